@@ -1,0 +1,1 @@
+"""Arithmetic of LLM workloads."""

@@ -1,0 +1,112 @@
+"""Arithmetic that needs a branch, for numbers, NumPy arrays and SymPy symbols alike.
+
+``+ - * / // **`` already work on all three. What does not is a maximum, a rounding or a comparison: an array has no
+truth value and a symbol has no value yet. These functions look at the *type* of their arguments and never import
+NumPy or SymPy themselves: an array or a symbol can only arrive here when its library is loaded already.
+"""
+import math
+import sys
+from fractions import Fraction
+
+
+def _library(*values):
+    """Name of the library that must handle the values: "sympy", "numpy" or "math"."""
+    roots = {type(v).__module__.partition(".")[0] for v in values}
+    return "sympy" if "sympy" in roots else "numpy" if "numpy" in roots else "math"
+
+
+def is_symbolic(value):
+    """Whether the value is a SymPy expression whose number is not known yet.
+
+    >>> is_symbolic(3)
+    False
+    """
+    return _library(value) == "sympy" and not getattr(value, "is_number", True)
+
+
+def is_array(value):
+    """Whether the value is a NumPy array with at least one axis.
+
+    >>> is_array([1, 2])
+    False
+    """
+    return _library(value) == "numpy" and getattr(value, "ndim", 0) > 0
+
+
+def _reduce(values, sympy_name, numpy_name, plain):
+    library = _library(*values)
+    if library == "sympy":
+        return getattr(sys.modules["sympy"], sympy_name)(*values)
+    if library == "numpy":
+        fold = getattr(sys.modules["numpy"], numpy_name)
+        result = values[0]
+        for value in values[1:]:
+            result = fold(result, value)
+        return result
+    return plain(values)
+
+
+def maximum(*values):
+    """Largest of the values, element by element.
+
+    >>> maximum(2, 5, 3)
+    5
+    """
+    return _reduce(values, "Max", "maximum", max)
+
+
+def minimum(*values):
+    """Smallest of the values, element by element.
+
+    >>> minimum(2, 5, 3)
+    2
+    """
+    return _reduce(values, "Min", "minimum", min)
+
+
+def ceil(value):
+    """Smallest whole number not below the value.
+
+    >>> ceil(2.1), ceil(4)
+    (3, 4)
+    """
+    library = _library(value)
+    if library == "sympy":
+        return sys.modules["sympy"].ceiling(value)
+    return sys.modules["numpy"].ceil(value) if library == "numpy" else math.ceil(value)
+
+
+def floor(value):
+    """Largest whole number not above the value.
+
+    >>> floor(2.9), floor(4)
+    (2, 4)
+    """
+    library = _library(value)
+    if library == "sympy":
+        return sys.modules["sympy"].floor(value)
+    return sys.modules["numpy"].floor(value) if library == "numpy" else math.floor(value)
+
+
+def where(condition, if_true, if_false):
+    """The first alternative where the condition holds, else the second.
+
+    >>> where(2 > 1, "yes", "no")
+    'yes'
+    """
+    library = _library(condition, if_true, if_false)
+    if library == "sympy":
+        return sys.modules["sympy"].Piecewise((if_true, condition), (if_false, True))
+    return sys.modules["numpy"].where(condition, if_true, if_false) if library == "numpy" else (if_true if condition else if_false)
+
+
+def total(values):
+    """Sum of the values: exact for integers, correctly rounded (`math.fsum`) for plain floats.
+
+    >>> total([0.1] * 10), total([1, 2, 3])
+    (1.0, 6)
+    """
+    values = list(values)
+    if values and any(isinstance(v, float) for v in values) and all(isinstance(v, (int, float, Fraction)) for v in values):
+        return math.fsum(values)
+    return sum(values)

@@ -1,0 +1,74 @@
+"""Units and the one formatter.
+
+Inside the library everything is bytes, seconds, FLOPs, tokens and dollars. A prefix appears only here, where a number
+becomes text. GB is 10**9 bytes, GiB is 2**30 bytes; FLOP is a count, FLOP/s a rate.
+"""
+import math
+
+KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+GIGA, TERA, PETA = 10**9, 10**12, 10**15
+MINUTE, HOUR, DAY = 60, 3600, 86400
+
+_PREFIXES = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
+_PREFIXED = {"FLOP", "FLOP/s", "B", "B/s", "FLOP/token"}
+_SMALL = ((1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def number(value, digits=4):
+    """Text of a number: significant digits, thousands separators, a power of ten beyond 10**13 or below 10**-6.
+
+    Whole numbers of up to 13 places are given in full, floats of whole value too.
+
+    >>> number(112792), number(2795.6643), number(0.5716), number(7.830392e15)
+    ('112,792', '2,796', '0.5716', '7.830 × 10¹⁵')
+    """
+    if isinstance(value, str) or value is None:
+        return "n/a" if value is None else value
+    if not isinstance(value, int):
+        value = float(value)
+        if not math.isfinite(value):
+            raise ValueError(f"value must be finite, got {value!r}")
+    if abs(value) < 10**13 and value == int(value):
+        return f"{int(value):,}".replace("-", "−")
+    value = float(value)
+    rounded = float(f"{value:.{digits - 1}e}")
+    exponent = math.floor(math.log10(abs(rounded)))
+    if exponent > 12 or exponent < -6:
+        return f"{rounded / 10.0**exponent:.{digits - 1}f} × 10{str(exponent).translate(_SUPERSCRIPT)}".replace("-", "−")
+    return f"{rounded:,.{max(0, digits - 1 - exponent)}f}".replace("-", "−")
+
+
+def quantity(value, unit, digits=4):
+    """Text of a value with its unit, in the prefix that suits its size.
+
+    FLOP, FLOP/s, B, B/s take k, M, G, T, P; s takes m, µ and n below 1; "$" stands in front; "%" takes a fraction (0.75
+    becomes 75%). Any other unit is put behind the number as it is.
+
+    >>> quantity(16381470720, "B"), quantity(0.02289, "s"), quantity(143.789331e12, "FLOP", 6)
+    ('16.38 GB', '22.89 ms', '143.789 TFLOP')
+    >>> quantity(0.568, "%", 3), quantity(2, "$"), quantity(112792, "steps")
+    ('56.8%', '$2', '112,792 steps')
+    """
+    if unit == "%":
+        return number(100 * value, digits) + "%"
+    if unit == "$":
+        return "$" + number(value, digits)
+    if unit in _PREFIXED and abs(value) >= 1000:
+        size, prefix = next((s, p) for s, p in _PREFIXES if abs(value) >= s * (1 - 10.0**-digits / 2))
+        return f"{number(float(value) / size, digits)} {prefix}{unit}"
+    if unit == "s" and 0 < abs(value) < 1:
+        size, prefix = next(((s, p) for s, p in _SMALL if abs(value) >= s * (1 - 10.0**-digits / 2)), _SMALL[-1])
+        return f"{number(float(value) / size, digits)} {prefix}s"
+    return f"{number(value, digits)} {unit}".strip()
+
+
+def binary(value, digits=4):
+    """Text of a number of bytes in KiB, MiB, GiB or TiB.
+
+    >>> binary(147456), binary(25_769_803_776)
+    ('144.0 KiB', '24.00 GiB')
+    """
+    size, prefix = next(((s, p) for s, p in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")) if abs(value) >= s), (1, "B"))
+    return f"{number(value if size == 1 else value / size, digits)} {prefix}"
