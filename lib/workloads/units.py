@@ -67,8 +67,8 @@ def quantity(value, unit, digits=4):
 def binary(value, digits=4):
     """Text of a number of bytes in KiB, MiB, GiB or TiB.
 
-    >>> binary(147456), binary(25_769_803_776)
-    ('144.0 KiB', '24.00 GiB')
+    >>> binary(147456), binary(8_192_000)
+    ('144 KiB', '7.812 MiB')
     """
     size, prefix = next(((s, p) for s, p in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")) if abs(value) >= s), (1, "B"))
     return f"{number(value if size == 1 else value / size, digits)} {prefix}"
