@@ -1,0 +1,110 @@
+"""Run notebooks and store them in the one normal form: `notebooks.py [NOTEBOOK ...]` (all of them by default).
+
+The stored form is a function of the sources, the library and the pins alone: execution counts 1..n, no time stamps, cell
+ids derived from the cells' sources, one kernel name. Running it twice leaves an empty diff.
+
+`notebooks.py --text page.md NOTEBOOK` writes the notebook from a MyST text (jupytext) first; `--to-text NOTEBOOK page.md`
+makes such a text for editing. `--no-run` stores the normal form without running (outputs are dropped).
+"""
+import argparse
+import hashlib
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[2]
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+KEPT = ("tags", "nbgrader", "mystnb", "jupyter")          # cell metadata that is part of the source
+
+
+def every_notebook():
+    """Chapters and exercises, in a fixed order."""
+    found = [*ROOT.glob("book/**/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb")]
+    return sorted(p for p in found if ".ipynb_checkpoints" not in p.parts and "node_modules" not in p.parts)
+
+
+def normalise(nb):
+    """Strip whatever depends on the run or the tool; derive cell ids from the sources."""
+    nb.metadata = nbformat.from_dict({
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+        **({"workloads": nb.metadata["workloads"]} if "workloads" in nb.metadata else {})})
+    nb.nbformat, nb.nbformat_minor = 4, 5
+    seen = {}
+    for cell in nb.cells:
+        key = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:10]
+        seen[key] = seen.get(key, 0) + 1
+        cell.id = key if seen[key] == 1 else f"{key}-{seen[key]}"
+        cell.metadata = nbformat.from_dict({k: v for k, v in cell.metadata.items() if k in KEPT and v})
+        cell.pop("attachments", None)
+        for output in cell.get("outputs", []):
+            output.get("metadata", {}).clear()
+    return nb
+
+
+def run(nb, folder):
+    """Execute all cells in a fresh kernel; an exception in a cell stops it."""
+    from nbclient import NotebookClient
+    NotebookClient(nb, timeout=300, kernel_name="python3", record_timing=False, coalesce_streams=True,
+                   resources={"metadata": {"path": str(folder)}}).execute()
+    return nb
+
+
+def refresh(path, execute=True):
+    nb = nbformat.read(path, as_version=4)
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    if execute:
+        run(nb, path.parent)
+    nbformat.validate(normalise(nb))
+    text = nbformat.writes(nb) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+        return f"stored {path.relative_to(ROOT)}"
+    return f"same   {path.relative_to(ROOT)}"
+
+
+def from_text(source, target):
+    import jupytext
+    nb = jupytext.read(source, fmt="md:myst")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(normalise(nb), target)
+
+
+def to_text(source, target):
+    import jupytext
+    nb = nbformat.read(source, as_version=4)
+    jupytext.write(nb, target, fmt="md:myst")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    parser.add_argument("--text", type=Path, help="MyST text that replaces the notebook's cells")
+    parser.add_argument("--to-text", action="store_true", help="write NOTEBOOK as MyST text to the second path")
+    parser.add_argument("--no-run", action="store_true")
+    a = parser.parse_args()
+    if a.to_text:
+        return to_text(*a.notebooks)
+    paths = [p.resolve() for p in a.notebooks] or every_notebook()
+    if a.text:
+        from_text(a.text, paths[0])
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    failed = 0
+    with ThreadPoolExecutor(2) as pool:
+        for path, job in [(p, pool.submit(refresh, p, not a.no_run)) for p in paths]:
+            try:
+                print(job.result(), flush=True)
+            except Exception as error:           # report every notebook, then fail
+                failed += 1
+                print(f"FAILED {path.relative_to(ROOT)}: {ANSI.sub('', str(error))}", file=sys.stderr, flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""What a notebook shows: numbers in sentences, tables, checks against the ledger, figures.
+
+Every function displays Markdown (or SVG) and so reads the same in Jupyter, in a browser kernel and on the built site.
+"""
+from .figures import figure
+from .ledger import row, verdict
+from .units import binary, number, quantity
+
+__all__ = ["binary", "check", "check_table", "figure", "given", "number", "quantity", "row", "say", "table"]
+
+CHECKS = "application/vnd.workloads.checks+json"
+
+
+def _display(markdown, **extra):
+    from IPython.display import display
+    display({"text/markdown": markdown, "text/plain": markdown, **extra}, raw=True)
+
+
+def say(text):
+    """Show a sentence (Markdown) whose numbers were put in by the page."""
+    _display(text)
+
+
+def _cell(value):
+    return (value if isinstance(value, str) else number(value)).replace("|", "\\|")
+
+
+def table(header, lines):
+    """Show a table: a list of column heads, and one list of cells (texts, or numbers for the formatter) a line.
+
+    A head that ends in ">" is right-aligned.
+    """
+    lines = [list(line) for line in lines]
+    for line in lines:
+        if len(line) != len(header):
+            raise ValueError(f"lines must have {len(header)} cells as the header has, got {line!r}")
+    _display("\n".join(_rows(header, lines)))
+
+
+def _rows(header, lines):
+    yield "| " + " | ".join(h.removesuffix(">") for h in header) + " |"
+    yield "|" + "|".join("---:" if h.endswith(">") else ":---" for h in header) + "|"
+    for line in lines:
+        yield "| " + " | ".join(map(_cell, line)) + " |"
+
+
+def _with_unit(value, unit):
+    if isinstance(value, str):
+        return value
+    text = number(value, 6)
+    return f"{text}%" if unit == "%" else f"{text} {unit}".strip() if unit else text
+
+
+def _record(row_id, value, text, kind):
+    if value is not None and not isinstance(value, (str, int)):
+        value = float(f"{float(value):.12g}")
+    return {"id": row_id, "computed": value, "verdict": text, "kind": kind}
+
+
+def check_table(values):
+    """Show printed figure, computed value and verdict for many ledger rows: ``{row id: value in the row's unit}``.
+
+    Raises `workloads.ledger.Mismatch` at the first value that the row does not bear out.
+    """
+    lines, records = [], []
+    for row_id, value in values.items():
+        r, text = row(row_id), verdict(row_id, value)
+        lines.append([r.what, r.printed or "not printed", _with_unit(value, r.unit), text])
+        records.append(_record(row_id, value, text, "check"))
+    _display("\n".join(_rows(["Checked", "printed>", "computed>", "verdict"], lines)), **{CHECKS: records})
+
+
+def check(row_id, value):
+    """Show printed figure, computed value and verdict for one ledger row, in one line."""
+    r, text = row(row_id), verdict(row_id, value)
+    printed = f"printed {r.printed}" if r.printed else "not printed"
+    _display(f"**Check** {r.what}: {printed}, computed {_with_unit(value, r.unit)}: {text}.", **{CHECKS: [_record(row_id, value, text, "check")]})
+
+
+def given(*row_ids):
+    """Show rows that are not computed here: stated inputs, measurements, recorded values, statements in words."""
+    names = {"given": "input", "measured": "measurement", "recorded": "recorded", "words": "statement"}
+    lines, records = [], []
+    for row_id in row_ids:
+        r = row(row_id)
+        kind = names.get(r.role, r.role)
+        shown = r.printed or _with_unit(r.value, r.unit)
+        lines.append([r.what, shown, kind + (f"; {r.source}" if r.source else "")])
+        records.append(_record(row_id, r.value, kind, "shown"))
+    _display("\n".join(_rows(["As printed", "figure>", "kind"], lines)), **{CHECKS: records})
