@@ -1,0 +1,75 @@
+"""Facts about accelerators: memory, memory bandwidth and dense peak rates, each a row of data/hardware.tsv."""
+from dataclasses import dataclass, field
+from functools import cache
+
+from .domain import one_of, positive
+from .tables import base_value, table
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One accelerator.
+
+    Parameters: name; memory_bytes (B); bandwidth, memory bandwidth (B/s); peaks, dense FLOP/s by precision; label, the
+    memory size as it is sold; source, the documents behind the numbers.
+    Assumptions: peaks are dense. A vendor's figure "with sparsity" is twice the dense one and stands in the table only.
+    Raises: ValueError for a number that is not finite and above 0.
+    """
+
+    name: str
+    memory_bytes: int
+    bandwidth: int
+    peaks: dict = field(hash=False)
+    label: str = ""
+    source: str = ""
+
+    def __post_init__(self):
+        positive(self.memory_bytes, "memory_bytes", "B")
+        positive(self.bandwidth, "bandwidth", "B/s")
+        for precision, peak in self.peaks.items():
+            positive(peak, f"peaks[{precision!r}]", "FLOP/s")
+
+    def peak(self, precision="bf16"):
+        """Dense peak rate (FLOP/s) at a precision: "fp32", "tf32", "bf16", "fp16", "fp8", "fp4" where the card has it.
+
+        >>> accelerator("H100 SXM").peak("bf16")
+        989400000000000
+        """
+        return self.peaks[one_of(precision, f"precision of {self.name}", tuple(self.peaks))]
+
+
+@cache
+def _accelerators():
+    cards = {}
+    for row in table("hardware"):
+        cards.setdefault(row["item"], []).append(row)
+    return {name: _accelerator(name, rows) for name, rows in cards.items()}
+
+
+def _accelerator(name, rows):
+    only = {row["quantity"]: row for row in rows}
+    peaks = {row["precision"]: base_value(row) for row in rows if row["quantity"] == "peak" and row["sparsity"] == "dense"}
+    label = f"{only['memory']['value']} {only['memory']['unit']}"
+    source = "; ".join(dict.fromkeys(row["document"] for row in rows))
+    return Accelerator(name, base_value(only["memory"]), base_value(only["bandwidth"]), peaks, label, source)
+
+
+def accelerators():
+    """All accelerators of the table, by name.
+
+    >>> sorted(accelerators())
+    ['A100 80GB', 'B200', 'H100 SXM', 'H200', 'H800', 'RTX PRO 6000 Blackwell Workstation']
+    """
+    return dict(_accelerators())
+
+
+def accelerator(name):
+    """One accelerator of the table.
+
+    Raises: ValueError for an unknown name; the message lists the known ones.
+
+    >>> card = accelerator("RTX PRO 6000 Blackwell Workstation")
+    >>> card.memory_bytes, card.bandwidth, card.label
+    (96000000000, 1792000000000, '96 GB')
+    """
+    return _accelerators()[one_of(name, "accelerator", tuple(_accelerators()))]
