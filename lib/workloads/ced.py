@@ -1,0 +1,155 @@
+"""Causal encoder-decoder (CED) prefill: most input passes half of the layers; FLOPs by stage.
+
+Every input token goes through the encoder. The decoder takes its long-range keys and values from the encoder's last layer and runs
+on the last ``window`` tokens of the prompt alone, to rebuild its own sliding-window state.
+"""
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from . import domain
+from .generic import minimum
+
+
+@dataclass(frozen=True)
+class CedShape:
+    """Sizes of a CED transformer with sparse attention over compressed entries and a mixture of experts."""
+
+    name: str
+    encoder_layers: int
+    decoder_layers: int
+    window: int                 # tokens of sliding-window attention, and of the prompt's end that the decoder sees
+    hidden: int
+    heads: int
+    head_width: int
+    query_rank: int
+    kv_width: int
+    streams: int                # parallel residual streams, mixed before and after each of two sublayers
+    mixing_outputs: int
+    output_groups: int          # output projection: groups of (heads * head_width / groups) -> output_rank, then all -> hidden
+    output_rank: int
+    router_outputs: int
+    expert_width: int
+    experts_per_token: int      # routed and shared together
+    index_heads: int
+    index_width: int
+    compressor_layers: int      # encoder layers that compress two tokens into one entry
+    compressed_layers: int      # encoder layers that attend to the compressed entries
+    entries_read: int           # compressed entries that one query attends to at most
+    engrams: int
+    engram_in: int
+    engram_out: int
+    decoder_index_layers: int
+    index_scope: int            # positions that all decoder index layers but the first score at most
+    vocabulary: int
+
+
+DEEPSEEK_V41_FLASH = CedShape(
+    "DeepSeek V4.1 Flash", encoder_layers=20, decoder_layers=20, window=128, hidden=5120, heads=64, head_width=512, query_rank=1280,
+    kv_width=512, streams=4, mixing_outputs=24, output_groups=8, output_rank=1024, router_outputs=384, expert_width=2304,
+    experts_per_token=7, index_heads=32, index_width=128, compressor_layers=3, compressed_layers=18, entries_read=512, engrams=2,
+    engram_in=6144, engram_out=25600, decoder_index_layers=5, index_scope=16384, vocabulary=129280)
+
+
+class CedPrefill(NamedTuple):
+    """FLOPs of one prefill by stage."""
+
+    encoder: int
+    shared_kv: int
+    decoder: int
+    head: int
+
+    @property
+    def total(self):
+        return self.encoder + self.shared_kv + self.decoder + self.head
+
+
+def full_token_layers(shape, tokens):
+    """Layers passed, summed over the input tokens, when every token takes all layers: (L_enc + L_dec) P token-layers.
+
+    >>> full_token_layers(DEEPSEEK_V41_FLASH, 8192)
+    327680
+    """
+    return (shape.encoder_layers + shape.decoder_layers) * domain.nonnegative(tokens, "tokens")
+
+
+def ced_token_layers(shape, tokens):
+    """Layers passed, summed over the input tokens, on the CED path: L_enc P + L_dec min(P, window) token-layers.
+
+    >>> ced_token_layers(DEEPSEEK_V41_FLASH, 8192), ced_token_layers(DEEPSEEK_V41_FLASH, 100)
+    (166400, 4000)
+
+    Source: DeepSeek V4.1 report.
+    """
+    domain.nonnegative(tokens, "tokens")
+    return shape.encoder_layers * tokens + shape.decoder_layers * minimum(tokens, shape.window)
+
+
+def clipped_pairs(tokens, limit):
+    """Sum of min(t, limit) over t = 1..tokens: pairs seen by causal queries that look back over at most ``limit`` positions.
+
+    >>> clipped_pairs(5, 3)
+    12
+    """
+    short = minimum(tokens, limit)
+    return short * (short + 1) // 2 + (tokens - short) * limit
+
+
+def clipped_half_pairs(tokens, limit):
+    """Sum of min(floor(t/2), limit) over t = 1..tokens: the same when two tokens make one entry.
+
+    >>> clipped_half_pairs(5, 9), clipped_half_pairs(5, 1)
+    (6, 4)
+    """
+    short = minimum(tokens, 2 * limit + 1)
+    return short**2 // 4 + (tokens - short) * limit
+
+
+def _body(s):
+    """FLOPs of one layer for one token: projections, stream mixing, router and experts; no attention pairs."""
+    mixing = 2 * s.streams * s.hidden * s.mixing_outputs
+    query = s.hidden * s.query_rank + s.query_rank * s.heads * s.head_width
+    output = s.heads * s.head_width * s.output_rank + s.output_groups * s.output_rank * s.hidden
+    experts = s.hidden * s.router_outputs + s.experts_per_token * 3 * s.hidden * s.expert_width
+    return 2 * (mixing + query + s.hidden * s.kv_width + output + experts)
+
+
+def _index_query(s):
+    return 2 * (s.query_rank * s.index_heads * s.index_width + s.hidden * s.index_heads)
+
+
+def _encoder(s, p):
+    compressor = 2 * s.hidden * s.kv_width * 2 * p + 2 * s.kv_width * s.index_width * (p // 2) + _index_query(s) * p
+    pairs = s.encoder_layers * clipped_pairs(p, s.window) + s.compressed_layers * clipped_half_pairs(p, s.entries_read)
+    index = s.compressor_layers * 2 * s.index_heads * s.index_width * (p**2 // 4)
+    fixed = s.encoder_layers * _body(s) * p + s.engrams * 2 * s.engram_in * s.engram_out * p + s.compressor_layers * compressor
+    return fixed + 4 * s.heads * s.head_width * pairs + index
+
+
+def _decoder(s, p):
+    m = minimum(p, s.window)
+    far = clipped_pairs(p, s.entries_read) - clipped_pairs(p - m, s.entries_read)
+    scored = (p * (p + 1) - (p - m) * (p - m + 1)) // 2
+    scoped = clipped_pairs(p, s.index_scope) - clipped_pairs(p - m, s.index_scope)
+    index = 2 * s.index_heads * s.index_width * (scored + (s.decoder_index_layers - 1) * scoped)
+    attention = 4 * s.heads * s.head_width * s.decoder_layers * (m * (m + 1) // 2 + far)
+    return s.decoder_layers * _body(s) * m + s.decoder_index_layers * _index_query(s) * m + attention + index
+
+
+def ced_prefill_flops(shape, tokens, scored=1):
+    """FLOPs of a CED prefill from an empty state, by stage (`CedPrefill`).
+
+    Encoder over all P tokens; projection of the shared keys and values; decoder over the last min(P, window); one vocabulary row
+    for each scored position. Windowed and compressed attention count the pairs they read, the indexer the pairs it scores.
+
+    tokens: P, whole number >= 1. scored: positions that get a distribution, whole number >= 1.
+    Raises ValueError otherwise. Counts matrix work; norms, softmax and selection are left out.
+
+    >>> [round(stage / 1e12, 3) for stage in ced_prefill_flops(DEEPSEEK_V41_FLASH, 8192)]
+    [141.727, 0.044, 2.175, 0.001]
+
+    Source: shapes published for DeepSeek V4.1 Flash.
+    """
+    domain.whole(tokens, "tokens", least=1)
+    domain.whole(scored, "scored", "positions", least=1)
+    shared = 2 * shape.hidden * shape.kv_width * tokens + 2 * shape.kv_width * shape.index_width * tokens
+    return CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocabulary * scored)

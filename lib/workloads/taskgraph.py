@@ -1,0 +1,223 @@
+"""Tasks as dependency graphs: when each stage can run, the path that decides, what faster or parallel stages save.
+
+A task is a sequence of `Stage`s; a stage starts when every stage named in ``after`` has ended.
+"""
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+from . import domain
+from .generic import total
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a task: a name, its seconds, the names of the stages it waits for.
+
+    >>> Stage("test", 6, after=("model",)).after
+    ('model',)
+    """
+
+    name: str
+    seconds: float
+    after: tuple = ()
+
+    def __post_init__(self):
+        domain.nonnegative(self.seconds, f"seconds of stage {self.name!r}", "s")
+        if isinstance(self.after, str):
+            raise ValueError(f"after of stage {self.name!r} must be a tuple of names, got {self.after!r}")
+        object.__setattr__(self, "after", tuple(self.after))
+
+
+class Window(NamedTuple):
+    """Start and end of a stage, in seconds from the start of the task."""
+
+    start: float
+    end: float
+
+
+def chain(*stages):
+    """The stages one after another, each waiting for the one before it; their own ``after`` is replaced.
+
+    >>> [s.after for s in chain(Stage("plan", 2), Stage("test", 6))]
+    [(), ('plan',)]
+    """
+    before = ((), *((s.name,) for s in stages))
+    return tuple(replace(stage, after=after) for stage, after in zip(stages, before))
+
+
+def ordered(stages):
+    """The stages in an order that respects every dependency.
+
+    Raises ValueError for an empty task, a name used twice, a dependency that does not exist, or a cycle.
+
+    >>> [s.name for s in ordered([Stage("b", 1, ("a",)), Stage("a", 2)])]
+    ['a', 'b']
+
+    Source: topological sort (`graphlib`).
+    """
+    named = {s.name: s for s in stages}
+    if not named or len(named) != len(stages):
+        raise ValueError(f"stages must be one or more with names used once, got {[s.name for s in stages]!r}")
+    for stage in stages:
+        for name in stage.after:
+            domain.one_of(name, f"after of stage {stage.name!r}", tuple(named))
+    try:
+        return tuple(named[name] for name in TopologicalSorter({s.name: s.after for s in stages}).static_order())
+    except CycleError as error:
+        raise ValueError(f"stages must not wait for each other in a cycle, got {' -> '.join(error.args[1])}") from None
+
+
+def earliest(stages):
+    """Window of every stage when each starts as soon as it may, a dict of name to `Window`, in seconds.
+
+    start = largest end among the stages waited for (0 without any); end = start + seconds.
+
+    Assumes that nothing else limits a start: as many tools and models as the graph allows at once.
+    Raises ValueError as `ordered` does.
+
+    >>> earliest([Stage("a", 2), Stage("b", 6, ("a",))])["b"]
+    Window(start=2, end=8)
+
+    Source: critical path method (Kelley and Walker 1959), forward pass.
+    """
+    windows = {}
+    for stage in ordered(stages):
+        start = max((windows[name].end for name in stage.after), default=0)
+        windows[stage.name] = Window(start, start + stage.seconds)
+    return windows
+
+
+def span(stages):
+    """Shortest time in which the task can end, in seconds: the length of its longest path.
+
+    >>> span([Stage("model", 2), Stage("a", 6, ("model",)), Stage("b", 10, ("model",)), Stage("end", 3, ("a", "b"))])
+    15
+
+    Source: critical path method, forward pass; see `earliest`.
+    """
+    return max(window.end for window in earliest(stages).values())
+
+
+def work(stages):
+    """Seconds of all stages together: what one executor alone would need.
+
+    >>> work([Stage("a", 6), Stage("b", 10)])
+    16
+    """
+    return total(stage.seconds for stage in ordered(stages))
+
+
+def latest(stages, deadline=None):
+    """Window of every stage when each starts as late as the deadline allows, a dict of name to `Window`, in seconds.
+
+    end = smallest start among the stages that wait for it (the deadline without any); start = end - seconds.
+
+    deadline: seconds; left out, the span. Raises ValueError for a deadline below the span.
+
+    >>> latest([Stage("a", 6), Stage("b", 10)])["a"]
+    Window(start=4, end=10)
+
+    Source: critical path method, backward pass.
+    """
+    end = span(stages) if deadline is None else span(stages) + domain.nonnegative(deadline - span(stages), "deadline less span", "s")
+    ends, windows = {}, {}
+    for stage in reversed(ordered(stages)):
+        windows[stage.name] = Window(ends.get(stage.name, end) - stage.seconds, ends.get(stage.name, end))
+        for name in stage.after:
+            ends[name] = min(ends.get(name, end), windows[stage.name].start)
+    return windows
+
+
+def slack(stages):
+    """Seconds by which each stage may slip without delaying the task, a dict of name to seconds.
+
+    Latest start less earliest start; 0 on every critical path.
+
+    >>> slack([Stage("a", 6), Stage("b", 10)])
+    {'a': 4, 'b': 0}
+
+    Source: critical path method.
+    """
+    late, early = latest(stages), earliest(stages)
+    return {stage.name: late[stage.name].start - early[stage.name].start for stage in stages}
+
+
+def critical_path(stages):
+    """Names along one longest path, from first to last stage. With several of equal length, one of them.
+
+    >>> critical_path([Stage("model", 2), Stage("a", 6, ("model",)), Stage("b", 10, ("model",))])
+    ('model', 'b')
+
+    Source: critical path method, followed back from the stage that ends last.
+    """
+    windows, named = earliest(stages), {s.name: s for s in stages}
+    path = [max(windows, key=lambda name: windows[name].end)]
+    while named[path[0]].after:
+        path.insert(0, max(named[path[0]].after, key=lambda name: windows[name].end))
+    return tuple(path)
+
+
+def executor_bounds(stages, executors):
+    """Least and most seconds that any greedy schedule on so many equal executors can take, a pair.
+
+    max(span, work/m) <= time <= span + (work - span)/m.
+
+    executors: m, whole number >= 1. Greedy: no executor idles while a stage is ready.
+    Raises ValueError for fewer than one executor.
+
+    >>> executor_bounds([Stage("a", 6), Stage("b", 10)], 2)
+    (10, 13.0)
+
+    Source: Graham 1966; Brent 1974.
+    """
+    m, length, seconds = domain.whole(executors, "executors", least=1), span(stages), work(stages)
+    return max(length, seconds / m), length + (seconds - length) / m
+
+
+def faster(stages, factor, *names):
+    """The same task with the named stages running ``factor`` times as fast.
+
+    Raises ValueError for a factor that is not above 0 or a name that is no stage.
+
+    >>> span(faster([Stage("a", 6), Stage("b", 10)], 2, "b"))
+    6
+    """
+    domain.positive(factor, "factor")
+    for name in names:
+        domain.one_of(name, "name", {s.name for s in stages})
+    return tuple(replace(s, seconds=s.seconds / factor) if s.name in names else s for s in stages)
+
+
+def amdahl_speedup(share, factor):
+    """Speed-up of the whole when a share of its time runs ``factor`` times as fast, a ratio.
+
+    1 / ((1 - f) + f / s). Its limit for a part that takes no time at all is 1 / (1 - f).
+
+    share: f in [0, 1] of the time before. Assumes that parts follow one another and the rest does not change.
+    Raises ValueError for a share outside [0, 1] or a factor that is not above 0.
+
+    >>> amdahl_speedup(0.5, 2)
+    1.3333333333333333
+
+    Source: Amdahl 1967.
+    """
+    f = domain.fraction(share, "share", zero=True)
+    return 1 / ((1 - f) + f / domain.positive(factor, "factor"))
+
+
+def kept_seconds(stages, *names):
+    """Seconds in which at least one of the named stages runs, each starting as early as it may.
+
+    Length of the union of their windows. Times the bytes kept meanwhile it is the area that state takes, in byte*seconds.
+
+    Raises ValueError for a name that is no stage.
+
+    >>> kept_seconds([Stage("a", 6), Stage("b", 10)], "a", "b")
+    10
+    """
+    windows, seconds, until = earliest(stages), 0, 0
+    for start, end in sorted(windows[domain.one_of(name, "name", windows)] for name in names):
+        seconds += max(0, end - max(start, until))
+        until = max(until, end)
+    return seconds

@@ -1,0 +1,80 @@
+"""CED prefill: the closed form against a token-by-token count with plain loops, and against the published stage totals."""
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads.ced import DEEPSEEK_V41_FLASH as FLASH
+from workloads.ced import ced_prefill_flops, ced_token_layers, clipped_half_pairs, clipped_pairs, full_token_layers
+
+
+def counted(s, tokens, scored):
+    """FLOPs by stage, one token and one layer at a time: every product written out, every pair counted."""
+    h, pair, score = s.hidden, 4 * s.heads * s.head_width, 2 * s.index_heads * s.index_width
+    body = 2 * (2 * s.streams * h * s.mixing_outputs + h * s.query_rank + s.query_rank * s.heads * s.head_width + h * s.kv_width
+                + s.output_groups * (s.heads * s.head_width // s.output_groups) * s.output_rank + s.output_groups * s.output_rank * h
+                + h * s.router_outputs + s.experts_per_token * 3 * h * s.expert_width)
+    index_query = 2 * (s.query_rank * s.index_heads * s.index_width + h * s.index_heads)
+    encoder = decoder = shared = 0
+    first_seen = tokens - min(tokens, s.window)
+    for t in range(1, tokens + 1):
+        entries = t // 2
+        shared += 2 * h * s.kv_width + 2 * s.kv_width * s.index_width
+        encoder += s.engrams * 2 * s.engram_in * s.engram_out
+        for layer in range(s.encoder_layers):
+            encoder += body + pair * min(t, s.window) + (pair * min(entries, s.entries_read) if layer < s.compressed_layers else 0)
+            if layer < s.compressor_layers:
+                encoder += 2 * h * s.kv_width * 2 + index_query + score * entries
+                encoder += 2 * s.kv_width * s.index_width if t % 2 == 0 else 0
+        if t > first_seen:
+            decoder += s.decoder_layers * (body + pair * (t - first_seen) + pair * min(t, s.entries_read))
+            decoder += s.decoder_index_layers * index_query + score * t
+            decoder += (s.decoder_index_layers - 1) * score * min(t, s.index_scope)
+    return encoder, shared, decoder, scored * 2 * h * s.vocabulary
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 127, 128, 129, 600, 1026, 1929])
+def test_prefill_equals_the_token_by_token_count(tokens):
+    assert tuple(ced_prefill_flops(FLASH, tokens, 3)) == counted(FLASH, tokens, 3)
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 6), st.integers(1, 20))
+def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, scope):
+    small = replace(FLASH, encoder_layers=3, decoder_layers=2, window=window, hidden=8, heads=2, head_width=4, query_rank=6, kv_width=4,
+                    output_groups=2, output_rank=3, router_outputs=5, expert_width=7, index_heads=2, index_width=3, compressor_layers=1,
+                    compressed_layers=2, entries_read=entries, engrams=1, engram_in=3, engram_out=4, decoder_index_layers=2,
+                    index_scope=scope, vocabulary=11)
+    assert tuple(ced_prefill_flops(small, tokens, 2)) == counted(small, tokens, 2)
+
+
+def test_stage_totals_published_for_8192_tokens():
+    assert [round(x / 1e12, 3) for x in ced_prefill_flops(FLASH, 8192)] == [141.727, 0.044, 2.175, 0.001]
+
+
+@given(st.integers(0, 80), st.integers(0, 30))
+def test_clipped_sums_equal_plain_sums(tokens, limit):
+    assert clipped_pairs(tokens, limit) == sum(min(t, limit) for t in range(1, tokens + 1))
+    assert clipped_half_pairs(tokens, limit) == sum(min(t // 2, limit) for t in range(1, tokens + 1))
+
+
+@given(st.integers(0, 10**6))
+def test_the_short_path_saves_only_beyond_the_window(tokens):
+    in_decoder = len(range(max(0, tokens - FLASH.window), tokens))
+    assert ced_token_layers(FLASH, tokens) == FLASH.encoder_layers * tokens + FLASH.decoder_layers * in_decoder
+    assert (ced_token_layers(FLASH, tokens) == full_token_layers(FLASH, tokens)) == (tokens <= FLASH.window)
+
+
+def test_half_the_token_layers_remain_for_long_inputs():
+    import sympy as sp
+    P = sp.symbols("P", positive=True)
+    assert sp.limit(ced_token_layers(FLASH, P) / full_token_layers(FLASH, P), P, sp.oo) == sp.Rational(1, 2)
+
+
+@pytest.mark.parametrize("call, named", [
+    (lambda: ced_prefill_flops(FLASH, 0), "tokens"), (lambda: ced_prefill_flops(FLASH, 8.5), "tokens"),
+    (lambda: ced_prefill_flops(FLASH, 8, 0), "scored"), (lambda: ced_token_layers(FLASH, -1), "tokens"),
+    (lambda: full_token_layers(FLASH, float("inf")), "tokens")])
+def test_bad_lengths_are_refused(call, named):
+    with pytest.raises(ValueError, match=named):
+        call()
