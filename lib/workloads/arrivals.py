@@ -1,0 +1,261 @@
+"""What arrives when: time windows with a rate and a joint distribution of lengths, arrival processes, and a mix of clients.
+
+Every random process takes a seed and draws from its own `random.Random`, so a page shows the same load in every build.
+"""
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+from typing import NamedTuple
+
+from .domain import finite, nonnegative, positive, whole
+from .generic import total
+from .requests import Request, decode_steps, mean_decode_context
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time window with a constant request rate and mix.
+
+    seconds (s); rate (requests/s); mix: pairs of a `Request` and its weight, a whole number, so that shares stay exact.
+    The mix is a joint distribution: the lengths of a request belong together and cannot be drawn apart.
+    """
+    seconds: float
+    rate: float
+    mix: tuple
+
+    def __post_init__(self):
+        nonnegative(self.seconds, "seconds", "s")
+        nonnegative(self.rate, "rate", "requests/s")
+        weights = [whole(weight, "weight of a request type", "") for _, weight in self.mix]
+        positive(sum(weights), "sum of the weights of the mix")
+
+
+def mix_mean(window, of):
+    """Mean of ``of(request)`` over the mix of a window, exact where its values are whole (a Fraction).
+
+    >>> print(mix_mean(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))), lambda r: r.new))
+    37376/5
+    """
+    return total(weight * Fraction(of(request)) for request, weight in window.mix) / sum(weight for _, weight in window.mix)
+
+
+def input_rate(window):
+    """New input tokens that arrive per second in a window: rate times mean P (tokens/s).
+
+    >>> input_rate(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))))
+    29900.8
+    """
+    return float(window.rate * mix_mean(window, lambda r: r.new))
+
+
+def step_rate(window):
+    """Decode steps that arrive per second in a window: rate times mean (G - 1) (request steps/s).
+
+    >>> step_rate(Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9))))
+    7471.2
+    """
+    return float(window.rate * mix_mean(window, decode_steps))
+
+
+def mean_step_context(window):
+    """Mean context over all decode steps of a window (tokens): each request counts with its number of steps.
+
+    >>> round(mean_step_context(Window(120, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 1)))), 2)
+    2741.77
+    """
+    context = mix_mean(window, lambda r: decode_steps(r) * mean_decode_context(r) if decode_steps(r) else 0)
+    return float(context / positive(mix_mean(window, decode_steps), "decode steps of the mix", "steps/request"))
+
+
+def overall_mean(windows, of):
+    """Mean of ``of(request)`` over all requests of several windows: each window counts with its number of requests.
+
+    >>> first = Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1)))
+    >>> second = Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9)))
+    >>> overall_mean([first, second], lambda r: r.new)
+    4608.0
+    """
+    requests = [Fraction(w.rate) * Fraction(w.seconds) for w in windows]
+    positive(sum(requests), "requests in the windows")
+    return float(sum(n * mix_mean(w, of) for n, w in zip(requests, windows)) / sum(requests))
+
+
+class Arrival(NamedTuple):
+    """One request at its ``time`` (s), and the name of the client that sent it."""
+    time: float
+    request: Request
+    client: str = ""
+
+
+def uniform_times(rate, seconds, start=0):
+    """Arrival times at equal distances 1/rate, the first at ``start`` (s).
+
+    >>> uniform_times(4, 1)
+    [0.0, 0.25, 0.5, 0.75]
+    """
+    count = round(nonnegative(rate, "rate", "requests/s") * nonnegative(seconds, "seconds", "s"))
+    return [start + i / rate for i in range(count)]
+
+
+def poisson_times(rate, seconds, seed, start=0):
+    """Arrival times of a Poisson process (s): independent exponential gaps of mean 1/rate; gaps vary as much as their mean.
+
+    >>> 3800 < len(poisson_times(4, 1000, seed=1)) < 4200
+    True
+    """
+    return gamma_times(rate, 1, seconds, seed, start)
+
+
+def gamma_times(rate, cv, seconds, seed, start=0):
+    """Arrival times with independent Gamma gaps of mean 1/rate and coefficient of variation ``cv`` (s).
+
+    cv = 1 is the Poisson process; above 1 the arrivals cluster, as production traces do; below 1 they are more even.
+    Shape 1/cv^2, scale cv^2/rate. Starts with a gap, not with an arrival. Source of the shape: wang2025burstgpt, xiang2025servegen.
+
+    >>> 1.8 < gap_cv(gamma_times(4, 2, 10000, seed=1)) < 2.2
+    True
+    """
+    positive(rate, "rate", "requests/s"), positive(cv, "cv"), nonnegative(seconds, "seconds", "s")
+    rng, times, now = random.Random(seed), [], float(start)
+    while (now := now + rng.gammavariate(1 / cv**2, cv**2 / rate)) < start + seconds:
+        times.append(now)
+    return times
+
+
+def on_off_times(rate, on, off, seconds, seed=None, start=0):
+    """Arrival times of a source that sends at ``rate`` for ``on`` seconds, is silent for ``off``, and so on (s).
+
+    With a seed each spell is Poisson, without one it is evenly spaced. Mean rate over whole periods: rate on/(on + off).
+
+    >>> on_off_times(2, on=1, off=2, seconds=5)
+    [0.0, 0.5, 3.0, 3.5]
+    """
+    positive(on, "on", "s"), nonnegative(off, "off", "s")
+    times, begin, spell = [], 0, 0
+    while begin < nonnegative(seconds, "seconds", "s"):
+        length = min(on, seconds - begin)
+        times += uniform_times(rate, length, start + begin) if seed is None else poisson_times(rate, length, f"{seed}/{spell}", start + begin)
+        begin, spell = begin + on + off, spell + 1
+    return times
+
+
+def replayed_times(times):
+    """A recorded list of arrival times (s), checked: finite, not negative, in order.
+
+    >>> replayed_times([0, 0.25, 0.25])
+    [0, 0.25, 0.25]
+    """
+    times = [nonnegative(t, "arrival time", "s") for t in times]
+    for before, after in zip(times, times[1:]):
+        if after < before:
+            raise ValueError(f"arrival times (s) must be in order, got {after!r} after {before!r}")
+    return times
+
+
+def interleaved(windows):
+    """Arrivals of several windows in a row, evenly spaced, types in turn by their weights: exact counts, no randomness.
+
+    A mix of weights 9 and 1 gives nine of the first type, then one of the second, and again.
+
+    >>> a, b = Request(8192, 256), Request(1024, 2048)
+    >>> [x.request is a for x in interleaved([Window(1, 4, ((a, 3), (b, 1)))])]
+    [True, True, True, False]
+    """
+    arrivals, start = [], 0
+    for window in windows:
+        turn = [request for request, weight in window.mix for _ in range(weight)]
+        times = uniform_times(window.rate, window.seconds, start)
+        arrivals += [Arrival(t, turn[i % len(turn)]) for i, t in enumerate(times)]
+        start += window.seconds
+    return arrivals
+
+
+def sampled(window, times, seed, client=""):
+    """Arrivals at the given times with types drawn from the mix of the window, whole requests at a time.
+
+    >>> mix = ((Request(8192, 256), 9), (Request(1024, 2048), 1))
+    >>> 870 < sum(x.request.new == 8192 for x in sampled(Window(60, 4, mix), [0.0] * 1000, seed=1)) < 930
+    True
+    """
+    requests, weights = zip(*window.mix)
+    return [Arrival(t, r, client) for t, r in zip(times, random.Random(seed).choices(requests, weights, k=len(times)))]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A source of requests with a stable shape and a rate of its own that moves from window to window.
+
+    name; mix as in `Window`; rates (requests/s), one a window; cv: coefficient of variation of the gaps between its requests.
+    """
+    name: str
+    mix: tuple
+    rates: tuple
+    cv: float = 1.0
+
+
+def client_arrivals(clients, seconds, seed):
+    """Arrivals of several clients over windows of ``seconds`` each, merged in time.
+
+    Each client is generated apart, with its own rate, burstiness and mix, and the streams are superposed: the overall mix then
+    shifts with the composition of clients even where no client changes its shape. A client of rate 0 is silent.
+    Source: the composition by client follows xiang2025servegen.
+
+    >>> chat = Client("chat", ((Request(500, 300), 1),), rates=(1.0, 2.0))
+    >>> [a.client for a in client_arrivals([chat], 60, seed=1)][:2]
+    ['chat', 'chat']
+    """
+    arrivals = []
+    for client in clients:
+        for k, rate in enumerate(client.rates):
+            key = f"{seed}/{client.name}/{k}"
+            times = gamma_times(rate, client.cv, seconds, key, k * seconds) if nonnegative(rate, "rate", "requests/s") else []
+            arrivals += sampled(Window(seconds, rate, client.mix), times, key + "/types", client.name)
+    return sorted(arrivals, key=lambda a: a.time)
+
+
+def windows_of(clients, seconds):
+    """The windows that a set of clients adds up to: rates summed, mixes weighted by the clients' rates.
+
+    Rates count as the decimals they are written as, so the weights come out whole. Raises ValueError where clients differ in the number
+    of windows, or all are silent in one.
+
+    >>> a, b = Request(8192, 256), Request(1024, 2048)
+    >>> docs, essays = Client("docs", ((a, 1),), (3.6, 0.4)), Client("essays", ((b, 1),), (0.4, 3.6))
+    >>> [round(step_rate(w), 1) for w in windows_of([docs, essays], 60)]
+    [1736.8, 7471.2]
+    """
+    windows = []
+    for rates in zip(*(c.rates for c in clients), strict=True):
+        shares = [(request, Fraction(str(rate)) * weight / sum(w for _, w in c.mix))
+                  for c, rate in zip(clients, rates) for request, weight in c.mix]
+        rate = positive(sum(share for _, share in shares), "sum of the clients' rates", "requests/s")
+        unit = lcm(*((share / rate).denominator for _, share in shares))
+        windows.append(Window(seconds, float(rate), tuple((request, int(share / rate * unit)) for request, share in shares if share)))
+    return windows
+
+
+def gap_cv(times):
+    """Coefficient of variation of the gaps between arrivals: standard deviation over mean; 0 even, 1 Poisson, above 1 bursty.
+
+    >>> gap_cv([0, 1, 2, 3]), round(gap_cv([0, 0, 0, 3]), 3)
+    (0.0, 1.414)
+    """
+    gaps = [finite(b - a, "gap", "s") for a, b in zip(times, times[1:])]
+    if len(gaps) < 2 or sum(gaps) <= 0:
+        raise ValueError(f"times must hold at least 3 arrivals at different times, got {len(times)}")
+    mean = total(gaps) / len(gaps)
+    return (total((g - mean) ** 2 for g in gaps) / len(gaps)) ** 0.5 / mean
+
+
+def counts(times, seconds, bins):
+    """Arrivals in each of ``bins`` equal parts of [0, seconds).
+
+    >>> counts([0, 0.25, 1.5], seconds=2, bins=2)
+    [2, 1]
+    """
+    held = [0] * whole(bins, "bins", "", 1)
+    for t in times:
+        if 0 <= t < positive(seconds, "seconds", "s"):
+            held[int(t / seconds * bins)] += 1
+    return held

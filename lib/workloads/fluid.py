@@ -1,0 +1,186 @@
+"""The fluid queue: work flows in and out at rates that are constant between instants, so the backlog is piecewise linear and exact.
+
+Work is counted in any one unit (decode steps here); time in seconds. Randomness inside a piece is left out, so a fluid backlog is what
+the mean rates alone force: where it is above 0, no order of service avoids it.
+"""
+from dataclasses import dataclass
+
+from . import flops, memory, roofline
+from .arrivals import step_rate
+from .domain import nonnegative, positive, whole
+from .generic import maximum, total
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A span of constant rates: ``seconds`` (s), ``arrival_rate`` and ``service_rate`` (work/s)."""
+    seconds: float
+    arrival_rate: float
+    service_rate: float
+
+    def __post_init__(self):
+        nonnegative(self.seconds, "seconds", "s")
+        nonnegative(self.arrival_rate, "arrival_rate", "work/s")
+        nonnegative(self.service_rate, "service_rate", "work/s")
+
+
+def decode_rate(card, model, batch, past, cards=1, mfu=1, mbu=1):
+    """Highest rate at which cards, each with a whole copy of the model, do decode work (request steps/s): cards x batch / step time.
+
+    The step time is the roofline of one step of ``batch`` sequences with ``past`` tokens each: FLOPs against the card's dense BF16 peak,
+    bytes (weights, KV read and written, embedding rows) against its bandwidth. A lower bound of time, so with mfu = mbu = 1 an upper
+    bound of the rate. ``past`` may be a mean: both counts are linear in it. Whether so many sequences fit is `memory.sequences_that_fit`.
+
+    >>> from workloads.hardware import accelerator
+    >>> from workloads.models import model
+    >>> round(decode_rate(accelerator("RTX PRO 6000 Blackwell Workstation"), model("Qwen3-8B"), batch=64, past=2742), 2)
+    2795.66
+    """
+    work, moved = flops.decode_step(model, past, batch).total, memory.decode_traffic(model, past, batch).total
+    seconds = roofline.roofline_seconds(work, moved, card.peak("bf16"), card.bandwidth, mfu, mbu)
+    return whole(cards, "cards", "", 1) * batch / seconds
+
+
+def next_backlog(backlog, arrived, served):
+    """Backlog at the end of a window (work): Q_{k+1} = max(0, Q_k + A_k - mu_k dt), with A_k = ``arrived`` and mu_k dt = ``served``.
+
+    Exact for constant rates within the window. The maximum is why capacity left over in one window is lost for the next.
+
+    >>> next_backlog(0, 104, 335), next_backlog(0, 448, 335)
+    (0, 113)
+    """
+    nonnegative(backlog, "backlog", "work"), nonnegative(arrived, "arrived", "work"), nonnegative(served, "served", "work")
+    return maximum(0, backlog + arrived - served)
+
+
+def burst_backlog(arrival_rate, service_rate, seconds):
+    """Backlog after a burst that meets an empty queue (work): max(0, lambda_w - mu) tau.
+
+    >>> burst_backlog(7, 5, 30), burst_backlog(5, 7, 30)
+    (60, 0)
+    """
+    excess = nonnegative(arrival_rate, "arrival_rate", "work/s") - nonnegative(service_rate, "service_rate", "work/s")
+    return maximum(0, excess) * nonnegative(seconds, "seconds", "s")
+
+
+def drain_seconds(backlog, service_rate, arrival_rate=0):
+    """Time until a backlog is gone (s): Q/(mu - lambda_w). Raises ValueError where the queue does not shrink.
+
+    >>> round(drain_seconds(56376, 5592), 2), drain_seconds(0, 5, arrival_rate=9)
+    (10.08, 0.0)
+    """
+    nonnegative(backlog, "backlog", "work"), nonnegative(arrival_rate, "arrival_rate", "work/s")
+    if backlog == 0:
+        return 0.0
+    return backlog / positive(service_rate - arrival_rate, "service_rate - arrival_rate", "work/s")
+
+
+def backlog_path(pieces, start=0):
+    """Corner points (s, work) of the backlog over time: every boundary of a piece, and every instant at which the queue empties.
+
+    Between two corners the backlog is a straight line. ``start`` is the backlog at time 0.
+
+    >>> backlog_path([Piece(60, 1, 3), Piece(60, 5, 3), Piece(90, 0, 3)])
+    [(0, 0), (60, 0), (120, 120), (160.0, 0), (210, 0)]
+    """
+    now, backlog = 0, nonnegative(start, "start", "work")
+    path = [(now, backlog)]
+    for piece in pieces:
+        shrink = (piece.service_rate - piece.arrival_rate) * piece.seconds
+        if 0 < backlog < shrink:
+            path.append((now + backlog / (piece.service_rate - piece.arrival_rate), 0))
+        now, backlog = now + piece.seconds, next_backlog(backlog, piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds)
+        path.append((now, backlog))
+    return path
+
+
+def path_until_empty(pieces, service_rate, start=0):
+    """The backlog's path with one more corner behind it: after the last piece nothing arrives and the rest drains at ``service_rate`` (work/s).
+
+    >>> path_until_empty([Piece(60, 5, 3)], service_rate=3)
+    [(0, 0), (60, 120), (100.0, 0)]
+    """
+    path = backlog_path(pieces, start)
+    end, rest = path[-1]
+    return path + [(end + drain_seconds(rest, service_rate), 0)] if rest else path
+
+
+def backlog_at(path, time):
+    """Backlog at an instant of the path (work), by linear interpolation. Raises ValueError outside the path.
+
+    >>> backlog_at([(0, 0), (60, 0), (120, 120), (160, 0)], 130)
+    90.0
+    """
+    for (left, low), (right, high) in zip(path, path[1:]):
+        if left <= time <= right:
+            return low if right == left else low + (high - low) * (time - left) / (right - left)
+    raise ValueError(f"time (s) must lie between {path[0][0]} and {path[-1][0]}, got {time!r}")
+
+
+def peak(path):
+    """The corner (s, work) with the largest backlog; the earliest if several share it.
+
+    >>> peak([(0, 0), (60, 0), (120, 120), (160, 0)])
+    (120, 120)
+    """
+    return max(path, key=lambda corner: corner[1])
+
+
+def backlog_area(path):
+    """Integral of the backlog over time (work s). Divided by the work that arrived it is the mean delay of that work: Little's law.
+
+    >>> backlog_area([(0, 0), (60, 0), (120, 120), (160, 0)])
+    6000.0
+    """
+    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in zip(path, path[1:]))
+
+
+def work(pieces, start=0):
+    """Work that arrived, was served and is left over (work), with what was there at the start: start + arrived = served + left.
+
+    Served work is counted on its own, as busy capacity: mu while there is a backlog, the smaller of the two rates while there is none.
+
+    >>> work([Piece(60, 1, 3), Piece(60, 5, 3)])
+    (360, 240.0, 120)
+    """
+    arrived, served, backlog = total(p.arrival_rate * p.seconds for p in pieces), [], start
+    for p in pieces:
+        emptied = _seconds_until_empty(p, backlog)
+        served.append(p.service_rate * emptied + min(p.arrival_rate, p.service_rate) * (p.seconds - emptied))
+        backlog = next_backlog(backlog, p.arrival_rate * p.seconds, p.service_rate * p.seconds)
+    return arrived, float(total(served)), backlog
+
+
+def _seconds_until_empty(piece, backlog):
+    """Seconds of the piece during which work is waiting."""
+    if piece.service_rate <= piece.arrival_rate:
+        return piece.seconds if backlog or piece.arrival_rate > piece.service_rate else 0
+    return min(piece.seconds, backlog / (piece.service_rate - piece.arrival_rate))
+
+
+def delay_at(pieces, time, service_rate, start=0):
+    """How long work that arrives at an instant waits before it is reached, first come first served (s).
+
+    The backlog it finds is worked off at the rates of the rest of the pieces, and at ``service_rate`` (work/s) after the last.
+
+    >>> delay_at([Piece(60, 5, 3)], 60, service_rate=3)
+    40.0
+    """
+    ahead = backlog_at(backlog_path(pieces, start), time)
+    end, waited = 0, 0.0
+    for piece in pieces:
+        end += piece.seconds
+        left = min(piece.seconds, max(0, end - time))
+        if ahead <= piece.service_rate * left:
+            return waited + (ahead / piece.service_rate if ahead else 0.0)
+        ahead, waited = ahead - piece.service_rate * left, waited + left
+    return waited + drain_seconds(ahead, service_rate)
+
+
+def decode_pieces(windows, service_rate):
+    """The pieces of a load's decode work: each window with its arriving decode steps, all served at ``service_rate`` (steps/s).
+
+    ``service_rate`` is one rate for all windows, or a list of one rate a window.
+    """
+    rates = [service_rate] * len(windows) if not isinstance(service_rate, (list, tuple)) else service_rate
+    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates, strict=True)]

@@ -1,0 +1,210 @@
+"""What a user, an operator and a capacity plan measure: intervals between events, ranks, goodput, and state held over time.
+
+All times are seconds on one clock; all state is bytes.
+"""
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .domain import finite, nonnegative, positive, whole
+from .generic import ceil, total
+
+
+def _interval(start, end, names):
+    finite(start, names[0], "s"), finite(end, names[1], "s")
+    return nonnegative(end - start, f"time from {names[0]} to {names[1]}", "s")
+
+
+def ttft(arrival, first):
+    """Time to first token (s): T_TTFT = t_1 - t_a.
+
+    >>> ttft(2.0, 2.75)
+    0.75
+    """
+    return _interval(arrival, first, ("arrival", "first token"))
+
+
+def request_seconds(arrival, last):
+    """Time of the whole request (s): T_request = t_G - t_a.
+
+    >>> request_seconds(2.0, 6.75)
+    4.75
+    """
+    return _interval(arrival, last, ("arrival", "last token"))
+
+
+def mean_token_interval(first, last, output):
+    """Mean time between returned tokens (s/token): (t_G - t_1)/(G - 1).
+
+    Raises ValueError at G = 1: a single token has no interval, and 0 would be a false pace.
+
+    >>> mean_token_interval(2.75, 6.75, 5)
+    1.0
+    """
+    whole(output, "output", "tokens")
+    if output < 2:
+        raise ValueError(f"output (tokens) must be at least 2 for an interval between tokens to exist, got {output!r}")
+    return _interval(first, last, ("first token", "last token")) / (output - 1)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Timestamps of one request (s), in the order in which they happen, and the tokens it returned.
+
+    arrival, scheduled (leaves the queue), prepared (input tokenized and in device memory), computed (first token exists),
+    first (first token at the client), last (last token at the client). Raises ValueError where one lies before its predecessor.
+    """
+    arrival: float
+    scheduled: float
+    prepared: float
+    computed: float
+    first: float
+    last: float
+    output: int
+
+    def __post_init__(self):
+        whole(self.output, "output", "tokens", 1)
+        names = ("arrival", "scheduled", "prepared", "computed", "first", "last")
+        for before, after in zip(names, names[1:]):
+            _interval(getattr(self, before), getattr(self, after), (before, after))
+
+
+def ttft_stages(events):
+    """The four stages whose times add up to the TTFT (s), as a dict: queueing, preparation, computation, return.
+
+    >>> ttft_stages(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9))
+    {'queueing': 1.5, 'preparation': 0.25, 'computation': 0.5, 'return': 0.25}
+    """
+    marks = (events.arrival, events.scheduled, events.prepared, events.computed, events.first)
+    return {name: end - start for name, start, end in zip(("queueing", "preparation", "computation", "return"), marks, marks[1:])}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tokens that reach the client together at one ``time`` (s)."""
+    time: float
+    tokens: int
+
+    def __post_init__(self):
+        finite(self.time, "time", "s")
+        whole(self.tokens, "tokens", "", 1)
+
+
+def _in_order(chunks):
+    chunks = list(chunks)
+    if not chunks:
+        raise ValueError("chunks must hold at least one chunk, got []")
+    for before, after in zip(chunks, chunks[1:]):
+        _interval(before.time, after.time, ("a chunk", "the next chunk"))
+    return chunks
+
+
+def chunk_intervals(chunks):
+    """Times between successive chunks (s): what a reader of the stream feels; one fewer than there are chunks.
+
+    >>> chunk_intervals([Chunk(1.0, 1), Chunk(1.5, 8), Chunk(2.5, 8)])
+    [0.5, 1.0]
+    """
+    chunks = _in_order(chunks)
+    return [after.time - before.time for before, after in zip(chunks, chunks[1:])]
+
+
+def time_of_token(chunks, index):
+    """Time at which the token of this number, counted from 1, has reached the client (s).
+
+    With ``hidden`` reasoning tokens before the answer, token 1 is the first internal one and token hidden + 1 the first visible one.
+    Raises ValueError if the stream ends before that token.
+
+    >>> time_of_token([Chunk(1.0, 1), Chunk(1.5, 8), Chunk(2.5, 8)], 10)
+    2.5
+    """
+    whole(index, "index", "", 1)
+    seen = 0
+    for chunk in _in_order(chunks):
+        seen += chunk.tokens
+        if seen >= index:
+            return chunk.time
+    raise ValueError(f"index must be at most {seen}, the tokens in the stream, got {index!r}")
+
+
+def rank(count, q):
+    """Nearest rank of the q-quantile among ``count`` sorted observations, counted from 1: ceil(q count).
+
+    q is taken as the decimal it is written as, so 0.95 of 480 is 456 exactly and no rounding error can push it to 457.
+
+    >>> rank(4, 0.95), rank(480, 0.95), rank(100, 0.07)
+    (4, 456, 7)
+    """
+    whole(count, "count", "observations", 1)
+    share = Fraction(str(q))
+    if not 0 < share <= 1:
+        raise ValueError(f"q must be above 0 and at most 1, got {q!r}")
+    return ceil(share * int(count))
+
+
+def nearest_rank(values, q):
+    """The q-quantile of the values by nearest rank: always one of the values, never between two.
+
+    >>> nearest_rank([3.0, 1.0, 9.0, 2.0], 0.95), nearest_rank([3.0, 1.0, 9.0, 2.0], 0.5)
+    (9.0, 2.0)
+    """
+    values = sorted(finite(v, "value") for v in values)
+    if not values:
+        raise ValueError("values must hold at least one observation, got []")
+    return values[rank(len(values), q) - 1]
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Deadlines of a request (s, s/token); one that is None is not asked for."""
+    ttft: float | None = None
+    token_interval: float | None = None
+    request: float | None = None
+
+
+def meets(events, objectives):
+    """Whether a request keeps every deadline; a pace is not asked of a request with a single token.
+
+    >>> meets(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9), Objectives(ttft=2.5, token_interval=0.2))
+    False
+    """
+    held = [(objectives.ttft, lambda: ttft(events.arrival, events.first)),
+            (objectives.request, lambda: request_seconds(events.arrival, events.last))]
+    if events.output > 1:
+        held.append((objectives.token_interval, lambda: mean_token_interval(events.first, events.last, events.output)))
+    return all(limit is None or spent() <= limit for limit, spent in held)
+
+
+def goodput(requests, objectives, seconds, accepted=None):
+    """Requests per second that keep every deadline and pass the quality check (requests/s).
+
+    goodput = #{requests that meet the objectives and are accepted} / span. ``accepted`` tells of each request whether its result
+    passed; without it every finished request counts as passed. Late and wrong results count as nothing, not as a part.
+
+    >>> goodput([Events(0, 0, 0, 1, 1, 2, 5), Events(0, 3, 3, 4, 4, 5, 5)], Objectives(ttft=2), seconds=10)
+    0.1
+    """
+    requests = list(requests)
+    accepted = [True] * len(requests) if accepted is None else list(accepted)
+    if len(accepted) != len(requests):
+        raise ValueError(f"accepted must hold one verdict per request ({len(requests)}), got {len(accepted)}")
+    return sum(bool(ok) and meets(e, objectives) for e, ok in zip(requests, accepted)) / positive(seconds, "seconds", "s")
+
+
+def state_area(segments):
+    """State held over time (byte s): A_M = integral of M(t) dt, here the sum of bytes times seconds over constant segments.
+
+    >>> state_area([(2**30, 10)]) / 2**30
+    10.0
+    """
+    return total(nonnegative(held, "bytes", "B") * nonnegative(seconds, "seconds", "s") for held, seconds in segments)
+
+
+def little_occupancy(rate, seconds, each=1):
+    """Mean amount present in steady state: lambda tau M_0 (requests if each = 1, bytes if each is bytes per request).
+
+    Little's law: it holds for any arrival process and any order of service, for long-run means of a system that is stable.
+
+    >>> little_occupancy(2, 10), little_occupancy(2, 10, each=2**30) / 2**30
+    (20, 20.0)
+    """
+    return nonnegative(rate, "rate", "1/s") * nonnegative(seconds, "seconds", "s") * nonnegative(each, "each")

@@ -1,0 +1,113 @@
+"""Waiting in front of servers under random arrivals: steady-state formulas, and the exact waits of one given list of arrivals.
+
+Every steady-state formula needs utilization below 1; at or above it the queue has no mean, and the functions raise.
+"""
+import heapq
+import math
+
+from .domain import nonnegative, positive, whole
+
+
+def utilization(arrival_rate, mean_service, servers=1):
+    """Share of time a server is busy: rho = lambda E[S] / c (dimensionless).
+
+    >>> utilization(4, 0.125), utilization(4, 0.125, servers=2)
+    (0.5, 0.25)
+    """
+    nonnegative(arrival_rate, "arrival_rate", "1/s")
+    return arrival_rate * positive(mean_service, "mean_service", "s") / whole(servers, "servers", "", 1)
+
+
+def _stable(arrival_rate, mean_service, servers=1):
+    rho = utilization(arrival_rate, mean_service, servers)
+    positive(1 - rho, "spare capacity 1 - utilization, which a steady state needs,")
+    return rho
+
+
+def mg1_wait(arrival_rate, mean_service, service_scv):
+    """Mean wait before service in M/G/1 (s), Pollaczek and Khinchine: rho/(1 - rho) (1 + c_S^2)/2 E[S].
+
+    Parameters: arrival_rate lambda (1/s), mean_service E[S] (s), service_scv c_S^2 = Var S / E[S]^2 (0 for fixed, 1 for exponential).
+    Assumes Poisson arrivals, one server, independent service times, first come first served. Raises ValueError at rho >= 1.
+
+    Source: Pollaczek 1930, Khinchine 1932; kleinrock1975queueing.
+
+    >>> mg1_wait(4, 0.125, 0), mg1_wait(4, 0.125, 1)
+    (0.0625, 0.125)
+    """
+    rho = _stable(arrival_rate, mean_service)
+    return rho * (1 + nonnegative(service_scv, "service_scv")) * mean_service / (2 * (1 - rho))
+
+
+def md1_wait(arrival_rate, service):
+    """Mean wait before service in M/D/1 (s): rho/(2 (1 - rho)) S. M/G/1 with service times that never vary.
+
+    >>> md1_wait(4, 0.125)
+    0.0625
+    """
+    return mg1_wait(arrival_rate, service, 0)
+
+
+def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
+    """Mean wait in G/G/1 by Kingman's approximation (s): rho/(1 - rho) (c_A^2 + c_S^2)/2 E[S].
+
+    Exact for Poisson arrivals (c_A^2 = 1); otherwise best near rho = 1, for arrivals whose gaps are independent of each other. It knows the
+    spread of the gaps and not their order: where a busy minute follows a quiet one the wait is a different one altogether.
+
+    Source: kingman1961queue.
+
+    >>> gg1_wait(4, 0.125, arrival_scv=9, service_scv=0)
+    0.5625
+    """
+    rho = _stable(arrival_rate, mean_service)
+    spread = nonnegative(arrival_scv, "arrival_scv") + nonnegative(service_scv, "service_scv")
+    return rho * spread * mean_service / (2 * (1 - rho))
+
+
+def erlang_c(servers, load):
+    """Probability that an arrival must wait in M/M/c: Erlang's C formula, with load = lambda E[S] (mean busy servers).
+
+    Raises ValueError unless load < servers. Source: Erlang 1917; kleinrock1975queueing.
+
+    >>> erlang_c(1, 0.8), round(erlang_c(2, 1.6), 4)
+    (0.8, 0.7111)
+    """
+    whole(servers, "servers", "", 1)
+    nonnegative(load, "load", "servers")
+    if load >= servers:
+        raise ValueError(f"load (servers) must be below {servers}, the servers there are, got {load!r}")
+    blocked = 1.0                                   # Erlang B, by its recursion: no factorials, no overflow
+    for n in range(1, servers + 1):
+        blocked = load * blocked / (n + load * blocked)
+    return blocked / (1 - load / servers * (1 - blocked))
+
+
+def mmc_wait(arrival_rate, mean_service, servers):
+    """Mean wait before service in M/M/c (s): C(c, lambda E[S]) E[S] / (c - lambda E[S]). One queue in front of c equal servers.
+
+    >>> round(mmc_wait(8, 0.2, 2), 4)
+    0.3556
+    """
+    _stable(arrival_rate, mean_service, servers)
+    load = arrival_rate * mean_service
+    return erlang_c(servers, load) * mean_service / (servers - load)
+
+
+def fifo_waits(arrivals, services, servers=1):
+    """Wait of each request of a list before its service (s), first come first served, exactly.
+
+    Each request goes to the server that is free first: w_i = max(0, earliest free time - t_i). No assumption about the arrivals.
+
+    >>> fifo_waits([0, 1, 2], [3, 3, 3]), fifo_waits([0, 1, 2], [3, 3, 3], servers=2)
+    ([0, 2, 4], [0, 0, 1])
+    """
+    whole(servers, "servers", "", 1)
+    arrivals, services = list(arrivals), list(services)
+    if len(arrivals) != len(services) or any(b < a for a, b in zip(arrivals, arrivals[1:])):
+        raise ValueError(f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}")
+    free, waits = [-math.inf] * servers, []
+    for arrival, service in zip(arrivals, services):
+        start = max(arrival, free[0])
+        heapq.heapreplace(free, start + nonnegative(service, "service", "s"))
+        waits.append(start - arrival)
+    return waits

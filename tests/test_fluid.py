@@ -1,0 +1,173 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads import arrivals, fluid, flops, hardware, memory, models
+from workloads.fluid import Piece
+from workloads.requests import Request
+
+LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
+FIRST = arrivals.Window(60, 4, ((LONG_INPUT, 9), (LONG_OUTPUT, 1)))
+SECOND = arrivals.Window(60, 4, ((LONG_INPUT, 1), (LONG_OUTPUT, 9)))
+CARD, QWEN = hardware.accelerator("RTX PRO 6000 Blackwell Workstation"), models.model("Qwen3-8B")
+
+whole_pieces = st.lists(st.builds(Piece, st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
+
+
+def tick_by_tick(pieces, start, ticks=840):
+    """Backlog integrated in small steps: a queue that is served only while it holds something. Returns times and backlogs."""
+    now, backlog, times, held = 0.0, float(start), [0.0], [float(start)]
+    for piece in pieces:
+        for _ in range(piece.seconds * ticks):
+            backlog = max(0.0, backlog + (piece.arrival_rate - piece.service_rate) / ticks)
+            now += 1 / ticks
+            times.append(now)
+            held.append(backlog)
+    return times, held
+
+
+@given(whole_pieces, st.integers(0, 30))
+def test_path_agrees_with_tick_by_tick_integration(pieces, start):
+    path = fluid.backlog_path(pieces, start)
+    times, held = tick_by_tick(pieces, start)
+    for time, backlog in list(zip(times, held))[::97]:
+        assert fluid.backlog_at(path, min(time, path[-1][0])) == pytest.approx(backlog, abs=0.02)
+    assert fluid.peak(path)[1] == pytest.approx(max(held), abs=0.02)
+    assert fluid.backlog_area(path) == pytest.approx(sum(held) / 840, abs=0.5)
+    assert path[-1][0] == sum(p.seconds for p in pieces)
+
+
+@given(whole_pieces, st.integers(0, 30))
+def test_work_is_conserved_served_work_counted_on_its_own(pieces, start):
+    arrived, served, left = fluid.work(pieces, start)
+    assert start + arrived == pytest.approx(served + left)
+    assert left == pytest.approx(fluid.backlog_path(pieces, start)[-1][1])
+    assert 0 <= served <= sum(p.service_rate * p.seconds for p in pieces) + 1e-9
+
+
+@given(whole_pieces, st.integers(0, 30))
+def test_corners_are_in_order_and_the_lines_between_them_have_the_rates_slopes(pieces, start):
+    path = fluid.backlog_path(pieces, start)
+    slopes = {p.arrival_rate - p.service_rate for p in pieces} | {0}
+    for (t0, q0), (t1, q1) in zip(path, path[1:]):
+        assert t1 >= t0 and q1 >= 0
+        if t1 > t0:
+            assert min(abs((q1 - q0) / (t1 - t0) - slope) for slope in slopes) < 1e-6
+
+
+@given(st.integers(0, 50), st.integers(1, 9), st.integers(1, 9))
+def test_delay_agrees_with_draining_what_was_there(start, rate, later):
+    pieces = [Piece(4, 7, rate)]
+    for time in (0, 1, 4):
+        ahead = fluid.backlog_at(fluid.backlog_path(pieces, start), time)
+        in_piece = min(ahead, rate * (4 - time))
+        assert fluid.delay_at(pieces, time, later, start) == pytest.approx(in_piece / rate + (ahead - in_piece) / later)
+
+
+def test_mean_delay_obeys_littles_law():
+    pieces = [Piece(10, 5, 3), Piece(90, 1, 3)]
+    path, (arrived, _, left) = fluid.backlog_path(pieces), fluid.work(pieces)
+    ticks = [(k + 0.5) / 200 for k in range(100 * 200)]
+    waited = sum((5 if t < 10 else 1) / 200 * fluid.delay_at(pieces, t, 3) for t in ticks)
+    assert left == 0 and waited / arrived == pytest.approx(fluid.backlog_area(path) / arrived, rel=1e-3)
+
+
+def test_idle_capacity_is_not_saved():
+    average = fluid.backlog_path([Piece(120, 3, 4)])
+    timed = fluid.backlog_path([Piece(60, 1, 4), Piece(60, 5, 4)])
+    assert fluid.peak(average)[1] == 0 and fluid.peak(timed) == (120, 60)
+    reversed_order = fluid.backlog_path([Piece(60, 5, 4), Piece(60, 1, 4)])
+    assert reversed_order == [(0, 0), (60, 60), (80, 0), (120, 0)]
+
+
+def test_burst_by_hand_and_doubling():
+    assert fluid.burst_backlog(7, 5, 30) == 60
+    assert fluid.drain_seconds(60, 5) == 12
+    sympy = pytest.importorskip("sympy")
+    lam, mu, tau = sympy.symbols("lambda mu tau", positive=True)
+    twice = fluid.burst_backlog(lam, mu, 2 * tau) / fluid.burst_backlog(lam, mu, tau)
+    assert sympy.simplify(twice) == 2
+    assert fluid.drain_seconds(lam, mu, tau) == lam / (mu - tau)
+
+
+def test_recurrence_equals_the_path_at_the_boundaries_of_windows():
+    pieces, backlog = [Piece(3, 7, 2), Piece(3, 0, 4), Piece(3, 5, 4), Piece(3, 0, 9)], 1
+    corners = dict(fluid.backlog_path(pieces, 1))
+    for k, p in enumerate(pieces, 1):
+        backlog = fluid.next_backlog(backlog, p.arrival_rate * p.seconds, p.service_rate * p.seconds)
+        assert corners[3 * k] == backlog
+
+
+def test_recurrence_over_a_whole_window_hides_what_happens_inside_it():
+    inside = fluid.backlog_path([Piece(30, 9, 5), Piece(30, 1, 5)])
+    assert fluid.next_backlog(0, 30 * 9 + 30 * 1, 60 * 5) == inside[-1][1] == 0
+    assert fluid.peak(inside) == (30, 120)
+
+
+def test_a_queue_that_does_not_shrink_never_drains():
+    with pytest.raises(ValueError, match="service_rate"):
+        fluid.drain_seconds(1, 5, arrival_rate=5)
+    with pytest.raises(ValueError, match="service_rate"):
+        fluid.path_until_empty([Piece(1, 1, 0)], service_rate=0)
+    assert fluid.path_until_empty([Piece(1, 0, 0)], service_rate=0) == [(0, 0), (1, 0)]
+
+
+@pytest.mark.parametrize("call", [
+    lambda: Piece(-1, 1, 1), lambda: Piece(1, -1, 1), lambda: Piece(1, 1, float("inf")), lambda: fluid.next_backlog(-1, 1, 1),
+    lambda: fluid.burst_backlog(1, 1, -1), lambda: fluid.backlog_at([(0, 0), (1, 1)], 2), lambda: fluid.backlog_path([], start=-1),
+    lambda: fluid.decode_rate(CARD, QWEN, 0, 10), lambda: fluid.decode_rate(CARD, QWEN, 1, -10), lambda: fluid.decode_rate(CARD, QWEN, 1, 10, cards=0),
+    lambda: fluid.decode_rate(CARD, QWEN, 1, 10, mbu=1.1), lambda: fluid.decode_pieces([FIRST, SECOND], [1])])
+def test_impossible_input_is_refused(call):
+    with pytest.raises(ValueError):
+        call()
+
+
+def step_bytes_by_hand(batch, context):
+    """Qwen3-8B, from its published shape: weights but the embedding table, then per sequence old KV, new KV and one embedding row."""
+    per_layer = 4096 * (4096 + 1024 + 1024) + 4096 * 4096 + 3 * 4096 * 12288 + 2 * 4096 + 2 * 128
+    weights = 2 * (36 * per_layer + 4096 + 151936 * 4096)
+    entry = 2 * 36 * 8 * 128 * 2
+    return weights + batch * (context * entry + entry + 8192)
+
+
+def test_worked_example_3_1():
+    seconds = step_bytes_by_hand(64, 2742) / 1792e9
+    rate = 2 * 64 / seconds
+    assert fluid.decode_rate(CARD, QWEN, 64, 2742, cards=2) == pytest.approx(rate, rel=1e-12)
+    path = fluid.path_until_empty(fluid.decode_pieces([FIRST, SECOND], rate), rate)
+    assert path[:2] == [(0, 0), (60, 0)]
+    assert path[2] == (120, pytest.approx((7471.2 - rate) * 60))
+    assert path[3] == (pytest.approx(120 + (7471.2 - rate) * 60 / rate), 0)
+    assert [round(rate / 2, 2), round(rate, 2), round(7471.2 - rate, 2), round(path[2][1]), round(path[3][0] - 120, 2)] == [
+        2795.66, 5591.33, 1879.87, 112792, 20.17]                     # as printed
+
+
+def test_printed_rate_needs_the_written_entry_the_embedding_row_and_the_rounded_context():
+    printed, moved = 2795.66, step_bytes_by_hand(64, 2742)
+    near = {"all three": 64 / (moved / 1792e9),
+            "without entry and row": 64 / ((moved - 64 * (147456 + 8192)) / 1792e9),
+            "unrounded context": 64 / (step_bytes_by_hand(64, (255 * 8319 + 2047 * 2047) / 2302) / 1792e9)}
+    assert [name for name, rate in near.items() if abs(rate - printed) <= 0.005] == ["all three"]
+
+
+def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
+    own = [fluid.decode_rate(CARD, QWEN, 64, arrivals.mean_step_context(w), cards=2) for w in (FIRST, SECOND)]
+    assert own[0] == pytest.approx(128 * 1792e9 / step_bytes_by_hand(64, (9 * 255 * 8319 + 2047 * 2047) / (9 * 255 + 2047)))
+    assert own[0] > arrivals.step_rate(FIRST)
+    backlog = fluid.peak(fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], own)))[1]
+    assert backlog == pytest.approx((7471.2 - 128 * 1792e9 / step_bytes_by_hand(64, (255 * 8319 + 9 * 2047 * 2047) / (255 + 9 * 2047))) * 60)
+    assert round(backlog) == 58097
+
+
+def test_rate_is_bounded_by_memory_at_small_batches_and_by_arithmetic_at_huge_ones():
+    assert fluid.decode_rate(CARD, QWEN, 1, 0) == pytest.approx(CARD.bandwidth / memory.decode_traffic(QWEN, 0).total)
+    crowd = 100_000                                                    # with no context to read, arithmetic is what is left
+    assert fluid.decode_rate(CARD, QWEN, crowd, 0) == pytest.approx(CARD.peak("bf16") / flops.decode_step(QWEN, 0).total, rel=1e-9)
+
+
+@given(st.integers(1, 256), st.integers(0, 8000))
+def test_more_sequences_never_slow_the_card_and_more_context_always_does(batch, past):
+    rate = fluid.decode_rate(CARD, QWEN, batch, past)
+    assert fluid.decode_rate(CARD, QWEN, batch + 1, past) >= rate * (1 - 1e-12)
+    assert fluid.decode_rate(CARD, QWEN, batch, past + 100) < rate
+    assert fluid.decode_rate(CARD, QWEN, batch, past, cards=3) == pytest.approx(3 * rate)
