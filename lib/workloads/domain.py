@@ -1,7 +1,8 @@
 """Argument checks: bad input is refused once, where it enters, by an error that names argument, unit and value.
 
 Each function returns its value, so that it can stand in an assignment. Symbols pass unchecked (their value is not known
-yet); arrays are checked element by element.
+yet); arrays are checked element by element. Whole-number arrays come back as float64 and NumPy scalars as Python numbers: in
+64-bit integers a product of counts overflows without a word.
 """
 import math
 import sys
@@ -16,6 +17,8 @@ def _refuse(name, unit, value, rule):
 def _require(value, name, unit, rule, holds):
     if is_symbolic(value):
         return value
+    if hasattr(value, "item") and not is_array(value) and type(value).__module__ == "numpy":
+        value = value.item()
     if isinstance(value, (bool, str)) or value is None:
         _refuse(name, unit, value, f"a number, {rule}")
     if is_array(value):
@@ -23,7 +26,7 @@ def _require(value, name, unit, rule, holds):
         if not (numpy.all(numpy.isfinite(value)) and numpy.all(holds(value))):
             bad = value[~(numpy.isfinite(value) & holds(value))].flat[0]
             _refuse(name, unit, bad, f"{rule} in every element")
-        return value
+        return value.astype(float) if value.dtype.kind in "iu" else value
     try:
         finite = math.isfinite(value)
     except TypeError:

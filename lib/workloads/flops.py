@@ -104,7 +104,7 @@ def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False
     >>> forward(model("Qwen3-8B"), 8192).total
     143789331054592
     """
-    positive(batch, "batch", "sequences")
+    new, past, batch = whole(new, "new", "tokens", least=1), nonnegative(past, "past", "tokens"), positive(batch, "batch", "sequences")
     tokens, seen = new * batch, pairs(new, past, causal) * batch
     score, value = (2 * model.layers * model.heads * width for width in _pair_widths(model, absorbed))
     expanded = 0 if absorbed else sum(w.active for w in matrices(model) if w.name == "latent up") * past * batch
@@ -116,24 +116,25 @@ def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False
 def _logit_rows(new, head):
     if isinstance(head, str):
         return {"all": new, "last": 1}[one_of(head, "head", ("all", "last"))]
-    whole(head, "head", "positions")
+    head = whole(head, "head", "positions")
     nonnegative(new - head, "new - head", "positions")
     return head
 
 
-def decode_step(model, past, batch=1, absorbed=None):
+def decode_step(model, past, batch=1):
     """FLOPs of one decode step: each sequence computes one token, which attends to its past and to itself.
 
     Equation: forward with new = 1 and one row of logits.
     Parameters: model, a Model; past, tokens of each sequence in the cache before the step (a mean will do: the count is
-    linear in it); batch, sequences; absorbed, MLA only: default True there.
+    linear in it); batch, sequences.
     Returns: Flops.
+    Assumptions: MLA queries meet the cached latent itself (absorbed).
 
     >>> from workloads.models import model
     >>> decode_step(model("Qwen3-8B"), past=1024).total
     15740764160
     """
-    return forward(model, 1, past, batch, head="last", absorbed=bool(model.latent) if absorbed is None else absorbed)
+    return forward(model, 1, past, batch, head="last", absorbed=bool(model.latent))
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,7 @@ def training(model, new, batch=1, head="all", causal=True, recompute="nothing"):
     >>> training(model("Qwen3-8B"), 8192).total
     431367993163776
     """
+    new, batch = whole(new, "new", "tokens", least=1), positive(batch, "batch", "sequences")
     once = forward(model, new, 0, batch, head, causal)
     return TrainingFlops(once, 2 * once, _recomputed(model, once, new * batch, recompute))
 

@@ -1,6 +1,7 @@
 """Facts about accelerators: memory, memory bandwidth and dense peak rates, each a row of data/hardware.tsv."""
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 
 from .domain import one_of, positive
 from .tables import base_value, table
@@ -19,7 +20,7 @@ class Accelerator:
     name: str
     memory_bytes: int
     bandwidth: int
-    peaks: dict = field(hash=False)
+    peaks: MappingProxyType = field(hash=False)
     label: str = ""
     source: str = ""
 
@@ -28,6 +29,7 @@ class Accelerator:
         positive(self.bandwidth, "bandwidth", "B/s")
         for precision, peak in self.peaks.items():
             positive(peak, f"peaks[{precision!r}]", "FLOP/s")
+        object.__setattr__(self, "peaks", MappingProxyType(dict(self.peaks)))
 
     def peak(self, precision="bf16"):
         """Dense peak rate (FLOP/s) at a precision: "fp32", "tf32", "bf16", "fp16", "fp8", "fp4" where the card has it.

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 from .domain import nonnegative, one_of, positive, whole
 from .generic import floor, maximum
-from .models import Model, RecurrentModel, active_parameters, parameters
+from .models import Model, RecurrentModel, parameters
 
 
 def weight_bytes(model, bytes_per_parameter=2):
@@ -31,13 +31,11 @@ def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
     >>> weights_read_per_step(model("Qwen3-8B"))
     15136811008
     """
-    positive(batch, "batch", "sequences"), positive(bytes_per_parameter, "bytes_per_parameter", "B")
-    count = parameters(model)
+    count, batch = parameters(model), positive(batch, "batch", "sequences")
     read = count.total - (0 if model.tied else count.embedding)
     if model.experts:
-        picked = 1 - (1 - model.active_experts / model.experts) ** batch
-        read = read - count.experts + count.experts * picked
-    return read * bytes_per_parameter
+        read -= count.experts * (1 - model.active_experts / model.experts) ** batch
+    return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
 def _with_cache(model):
@@ -121,9 +119,9 @@ def decode_traffic(model, past, batch=1, bytes_per_parameter=2, bytes_per_value=
     >>> decode_traffic(model("Qwen3-8B"), past=2742, batch=64).total
     41023531008
     """
-    weights = weights_read_per_step(model, bytes_per_parameter, batch)
-    entry = kv_bytes_per_token(model, bytes_per_value)
-    return DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * nonnegative(past, "past", "tokens") * entry, batch * entry)
+    weights, entry = weights_read_per_step(model, bytes_per_parameter, batch), kv_bytes_per_token(model, bytes_per_value)
+    past, batch = nonnegative(past, "past", "tokens"), positive(batch, "batch", "sequences")
+    return DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * past * entry, batch * entry)
 
 
 @dataclass(frozen=True)
@@ -168,7 +166,7 @@ def training_state_bytes(parameters, recipe="fp32 gradients"):
     >>> training_state_bytes(8_190_735_360).total
     147433236480
     """
-    positive(parameters, "parameters")
+    parameters = positive(parameters, "parameters")
     each = recipe if isinstance(recipe, TrainingBytes) else RECIPES[one_of(recipe, "recipe", tuple(RECIPES))]
     return TrainingBytes(*(parameters * item for item in vars(each).values()))
 
@@ -186,6 +184,5 @@ def sequences_that_fit(memory_bytes, resident_bytes, bytes_per_sequence, copies=
     >>> sequences_that_fit(8 * 80e9, 16_381_470_720, 603_979_776), sequences_that_fit(80e9, 16_381_470_720, 603_979_776, copies=8)
     (1032, 840)
     """
-    positive(memory_bytes, "memory_bytes", "B"), nonnegative(resident_bytes, "resident_bytes", "B")
-    free = memory_bytes - resident_bytes
-    return whole(copies, "copies") * maximum(0, floor(free / positive(bytes_per_sequence, "bytes_per_sequence", "B")))
+    free = positive(memory_bytes, "memory_bytes", "B") - nonnegative(resident_bytes, "resident_bytes", "B")
+    return whole(copies, "copies", least=1) * maximum(0, floor(free // positive(bytes_per_sequence, "bytes_per_sequence", "B")))

@@ -1,8 +1,8 @@
 """Facts about models: exact shapes (data/models.tsv), and the parameters that follow from them, matrix by matrix."""
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 
-from .domain import one_of, positive, whole
+from .domain import one_of, whole
 from .generic import is_symbolic
 from .tables import base_value, table
 
@@ -53,10 +53,11 @@ class Model:
         needed += ["ffn"] if not self.experts or self.dense_layers else []
         for size in fields(self)[1:]:
             value = getattr(self, size.name)
-            if size.type in ("bool", bool):
+            if size.type is bool:
                 one_of(value, size.name, (False, True))
-            elif value is not None:
-                whole(value, size.name, least=1 if size.name in needed else 0)
+            elif size.name != "published_parameters" or value is not None:
+                value = whole(value, size.name, least=1 if size.name in needed else 0)
+                object.__setattr__(self, size.name, int(value) if isinstance(value, float) else value)
         self._refuse(lambda m: m.heads % m.kv_heads, "heads", "a multiple of kv_heads")
         self._refuse(lambda m: m.active_experts > m.experts, "active_experts", "at most experts")
         self._refuse(lambda m: m.dense_layers > m.layers, "dense_layers", "at most layers")
@@ -174,6 +175,7 @@ def _gated(part, m, width, copies, used):
     return [Matrix(part, f"{part} {name}", inputs, outputs, copies, used) for name, inputs, outputs in shapes]
 
 
+@lru_cache(maxsize=256)
 def matrices(model):
     """Weight matrices of a model, in the order a token meets them.
 
@@ -248,9 +250,8 @@ def parameters(model):
         by_part[w.part] = by_part.get(w.part, 0) + w.parameters
     norms = m.layers * (2 * m.hidden + m.query_rank + m.latent + 2 * m.head_dim * int(m.qk_norm)) + m.hidden
     biases = m.layers * (m.heads * m.head_dim + m.kv_heads * (m.head_dim + m.value_dim)) * int(m.qkv_bias)
-    part = lambda name: by_part.get(name, 0)
-    return Parameters(part("embedding"), part("attention"), part("ffn"), part("router"), part("experts"), part("shared experts"),
-                      biases, norms, part("head"))
+    *layers, head = (by_part.get(part, 0) for part in ("embedding", "attention", "ffn", "router", "experts", "shared experts", "head"))
+    return Parameters(*layers, biases, norms, head)
 
 
 def active_parameters(model):

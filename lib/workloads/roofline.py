@@ -1,6 +1,6 @@
 """Times from counts: roofline lower bounds, utilisation, ridge point, critical batch, regime."""
 from .domain import fraction, nonnegative, positive
-from .generic import is_symbolic, maximum, minimum
+from .generic import is_array, is_symbolic, maximum, minimum, where
 
 
 def compute_seconds(flops, peak, mfu=1):
@@ -42,6 +42,12 @@ def roofline_seconds(flops, bytes_moved, peak, bandwidth, mfu=1, mbu=1):
     return maximum(compute_seconds(flops, peak, mfu), transfer_seconds(bytes_moved, bandwidth, mbu))
 
 
+def _share(value, name):
+    if not is_symbolic(value):
+        value = where((value > 1) & (value < 1 + 1e-9), 1.0, value)     # exactly at the roof, but for rounding
+    return fraction(value, name, zero=True)
+
+
 def mfu(flops, seconds, peak):
     """Model FLOPs utilisation: the share of the peak rate that useful FLOPs reached.
 
@@ -51,7 +57,7 @@ def mfu(flops, seconds, peak):
     >>> mfu(380e12, 1, 989.4e12)
     0.384071154234...
     """
-    return fraction(nonnegative(flops, "flops", "FLOP") / (positive(seconds, "seconds", "s") * positive(peak, "peak", "FLOP/s")), "mfu", zero=True)
+    return _share(nonnegative(flops, "flops", "FLOP") / (positive(seconds, "seconds", "s") * positive(peak, "peak", "FLOP/s")), "mfu")
 
 
 def mbu(bytes_moved, seconds, bandwidth):
@@ -63,8 +69,8 @@ def mbu(bytes_moved, seconds, bandwidth):
     >>> mbu(16e9, 0.01, 3.35e12)
     0.4776119402985...
     """
-    share = nonnegative(bytes_moved, "bytes_moved", "B") / (positive(seconds, "seconds", "s") * positive(bandwidth, "bandwidth", "B/s"))
-    return fraction(share, "mbu", zero=True)
+    rate = nonnegative(bytes_moved, "bytes_moved", "B") / positive(seconds, "seconds", "s")
+    return _share(rate / positive(bandwidth, "bandwidth", "B/s"), "mbu")
 
 
 def intensity(flops, bytes_moved):
@@ -120,19 +126,19 @@ def critical_batch(flops_per_sequence, shared_bytes, bytes_per_sequence, peak, b
     Parameters: flops_per_sequence f (FLOP); shared_bytes W (B), read once a step; bytes_per_sequence s (B), the KV of one
     sequence, 0 to leave it out; peak (FLOP/s); bandwidth (B/s).
     Returns: sequences, not rounded. None if f <= ridge s: intensity rises with B only towards f/s (2N / (KV x length) in
-    the simple rule), so no batch is compute-bound, see `compute_bound_context`.
+    the simple rule), so no batch is compute-bound, see `compute_bound_context`. An array with such an element is refused.
 
     >>> critical_batch(2 * 8e9, 2 * 8e9, 0, 990e12, 3.35e12)
     295.52238805970...
     >>> critical_batch(2 * 8e9, 2 * 8e9, 4096 * 147456, 990e12, 3.35e12) is None
     True
     """
-    point = ridge(peak, bandwidth)
-    positive(shared_bytes, "shared_bytes", "B"), nonnegative(bytes_per_sequence, "bytes_per_sequence", "B")
-    spare = positive(flops_per_sequence, "flops_per_sequence", "FLOP") - point * bytes_per_sequence
-    if not is_symbolic(spare) and not spare > 0:
-        return None
-    return point * shared_bytes / spare
+    point, shared_bytes = ridge(peak, bandwidth), positive(shared_bytes, "shared_bytes", "B")
+    flops_per_sequence = positive(flops_per_sequence, "flops_per_sequence", "FLOP")
+    spare = flops_per_sequence - point * nonnegative(bytes_per_sequence, "bytes_per_sequence", "B")
+    if is_array(spare):
+        positive(spare, "flops_per_sequence - ridge x bytes_per_sequence", "FLOP")
+    return point * shared_bytes / spare if is_symbolic(spare) or is_array(spare) or spare > 0 else None
 
 
 def compute_bound_context(flops_per_sequence, kv_bytes_per_token, peak, bandwidth):
@@ -157,4 +163,5 @@ def speedup(share, factor):
     >>> speedup(0.75, 2)
     1.6
     """
-    return 1 / (1 - fraction(share, "share", zero=True) + share / positive(factor, "factor"))
+    share = fraction(share, "share", zero=True)
+    return 1 / (1 - share + share / positive(factor, "factor"))

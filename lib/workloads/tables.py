@@ -3,9 +3,11 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from .units import GB, GIB, GIGA, TB, TERA
+from .domain import one_of
+from .units import GB, TB, TERA
 
-_UNITS = {"GB": GB, "GiB": GIB, "GB/s": GB, "TB/s": TB, "TFLOP/s": TERA, "PFLOP/s": 1000 * TERA, "G": GIGA, "T": TERA, "ms": Fraction(1, 1000), "%": Fraction(1, 100)}
+_PLAIN = ("elements", "layers", "heads", "experts", "flag", "parameters", "GPUs", "sequences", "tokens", "tokens/s/GPU", "ratio", "B", "s")
+_UNITS = {"GB": GB, "GB/s": GB, "TB/s": TB, "TFLOP/s": TERA, "%": Fraction(1, 100)} | dict.fromkeys(_PLAIN, 1)
 
 
 @cache
@@ -32,8 +34,10 @@ def table(name):
 def base_value(row):
     """Value of a row in the library's own units (bytes, seconds, FLOP/s, a fraction for a percentage): an `int` if it is whole.
 
+    Raises: ValueError for a unit the tables do not use.
+
     >>> base_value({"value": "3.35", "unit": "TB/s"}), base_value({"value": "38", "unit": "%"})
     (3350000000000, 0.38)
     """
-    value = Fraction(row["value"]) * _UNITS.get(row["unit"], 1)
+    value = Fraction(row["value"]) * _UNITS[one_of(row["unit"], "unit", tuple(_UNITS))]
     return int(value) if value.denominator == 1 else float(value)
