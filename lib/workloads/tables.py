@@ -1,4 +1,5 @@
 """The fact tables: tab-separated text files, one value a row, every cell filled ("-" where a column does not apply)."""
+import re
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -6,8 +7,8 @@ from pathlib import Path
 from .domain import one_of
 from .units import GB, TB, TERA
 
-_PLAIN = ("elements", "layers", "heads", "experts", "flag", "parameters", "GPUs", "sequences", "tokens", "tokens/s/GPU", "ratio", "B", "s")
-_UNITS = {"GB": GB, "GB/s": GB, "TB/s": TB, "TFLOP/s": TERA, "%": Fraction(1, 100)} | dict.fromkeys(_PLAIN, 1)
+_PREFIXED = {"GB": GB, "GB/s": GB, "TB/s": TB, "TFLOP/s": TERA, "%": Fraction(1, 100)}
+_PREFIX = re.compile("[nµmkMGTPE]i?(B|FLOP|s)(/|$)|%")
 
 
 @cache
@@ -34,10 +35,12 @@ def table(name):
 def base_value(row):
     """Value of a row in the library's own units (bytes, seconds, FLOP/s, a fraction for a percentage): an `int` if it is whole.
 
-    Raises: ValueError for a unit the tables do not use.
+    Raises: ValueError for a prefix that no table uses so far.
 
     >>> base_value({"value": "3.35", "unit": "TB/s"}), base_value({"value": "38", "unit": "%"})
     (3350000000000, 0.38)
     """
-    value = Fraction(row["value"]) * _UNITS[one_of(row["unit"], "unit", tuple(_UNITS))]
+    if _PREFIX.match(row["unit"]):
+        one_of(row["unit"], "unit with a prefix", tuple(_PREFIXED))
+    value = Fraction(row["value"]) * _PREFIXED.get(row["unit"], 1)
     return int(value) if value.denominator == 1 else float(value)
