@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.taskgraph import (Stage, Window, amdahl_speedup, chain, critical_path, earliest, executor_bounds, faster, kept_seconds,
+from workloads import roofline
+from workloads.taskgraph import (Stage, Window, chain, critical_path, earliest, executor_bounds, faster, kept_seconds,
                                  latest, ordered, slack, span, work)
 
 SERIAL = chain(Stage("plan", 2), Stage("a", 6), Stage("b", 10), Stage("answer", 3))
@@ -120,25 +121,12 @@ def test_amdahl_is_what_a_chain_with_one_faster_stage_gives(seconds, factor, dat
     stages = chain(*(Stage(str(i), F(s)) for i, s in enumerate(seconds)))
     name = data.draw(st.sampled_from([s.name for s in stages]))
     share = F(seconds[int(name)], sum(seconds))
-    assert span(stages) / span(faster(stages, factor, name)) == amdahl_speedup(share, factor)
-
-
-@given(st.fractions(0, F(99, 100)), st.fractions(1, 10**6))
-def test_amdahl_speedup_lies_between_one_and_its_limit(share, factor):
-    assert 1 <= amdahl_speedup(share, factor) <= 1 / (1 - share)
+    assert span(stages) / span(faster(stages, factor, name)) == roofline.speedup(share, factor)
 
 
 def test_speeding_up_a_stage_with_slack_saves_nothing():
     assert span(faster(PARALLEL, 100, "a")) == span(PARALLEL)
     assert span(faster(PARALLEL, 2, "b")) == 2 + 6 + 3         # the other tool decides now
-
-
-def test_amdahl_takes_symbols_and_arrays():
-    import numpy as np
-    import sympy as sp
-    f, s = sp.symbols("f s", positive=True)
-    assert sp.limit(amdahl_speedup(f, s), s, sp.oo) == 1 / (1 - f)
-    assert np.allclose(amdahl_speedup(np.array([0.0, 0.5]), 2), [1, 4 / 3])
 
 
 @pytest.mark.parametrize("call, named", [
@@ -148,8 +136,7 @@ def test_amdahl_takes_symbols_and_arrays():
     (lambda: span([Stage("a", 1, ("b",)), Stage("b", 1, ("a",))]), "cycle"), (lambda: work([Stage("a", 1, ("a",))]), "cycle"),
     (lambda: latest([Stage("a", 2)], 1), "deadline"), (lambda: executor_bounds(PARALLEL, 0), "executors"),
     (lambda: faster(PARALLEL, 0, "a"), "factor"), (lambda: faster(PARALLEL, 2, "missing"), "missing"),
-    (lambda: kept_seconds(PARALLEL, "missing"), "missing"), (lambda: amdahl_speedup(1.2, 2), "share"),
-    (lambda: amdahl_speedup(0.5, 0), "factor")])
+    (lambda: kept_seconds(PARALLEL, "missing"), "missing")])
 def test_bad_tasks_are_refused(call, named):
     with pytest.raises(ValueError, match=named):
         call()

@@ -189,23 +189,6 @@ def faster(stages, factor, *names):
     return tuple(replace(s, seconds=s.seconds / factor) if s.name in names else s for s in stages)
 
 
-def amdahl_speedup(share, factor):
-    """Speed-up of the whole when a share of its time runs ``factor`` times as fast, a ratio.
-
-    1 / ((1 - f) + f / s). Its limit for a part that takes no time at all is 1 / (1 - f).
-
-    share: f in [0, 1] of the time before. Assumes that parts follow one another and the rest does not change.
-    Raises ValueError for a share outside [0, 1] or a factor that is not above 0.
-
-    >>> amdahl_speedup(0.5, 2)
-    1.3333333333333333
-
-    Source: Amdahl 1967.
-    """
-    f = domain.fraction(share, "share", zero=True)
-    return 1 / ((1 - f) + f / domain.positive(factor, "factor"))
-
-
 def kept_seconds(stages, *names):
     """Seconds in which at least one of the named stages runs, each starting as early as it may.
 

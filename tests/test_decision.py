@@ -1,0 +1,63 @@
+"""Decision requests: step by step against the closed form, against recorded results, and by the laws of batching."""
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads import memory
+from workloads.decision import (Rates, billed_tokens, decision_seconds, decode_bytes, dollars_per_million, generation_seconds,
+                                occupied_seconds)
+from workloads.hardware import accelerator
+from workloads.models import model
+
+QWEN, H100 = model("Qwen3-8B"), accelerator("H100 SXM")
+RATES = Rates(H100.peak(), H100.bandwidth, mfu=0.4, mbu=0.5)
+
+
+def stepped(prompt, output, batch=1):
+    """Bytes of all decode steps for one request, one step after the other; sizes of Qwen3-8B written out."""
+    weights, entry, row = 2 * (8_190_735_360 - 151936 * 4096), 2 * 36 * 8 * 128 * 2, 4096 * 2
+    return sum(weights / batch + row + (prompt + j) * entry + entry for j in range(output - 1))
+
+
+@pytest.mark.parametrize("prompt, output, batch", [(1929, 1, 1), (1929, 2, 64), (1929, 64, 64), (1, 512, 1), (700, 33, 7)])
+def test_decode_bytes_against_step_by_step(prompt, output, batch):
+    assert decode_bytes(QWEN, prompt, output, batch) == pytest.approx(stepped(prompt, output, batch), rel=1e-12)
+
+
+def test_recorded_times_of_the_decision_request_and_the_generated_answers():
+    first = decision_seconds(QWEN, 1929, 8, RATES)
+    assert first == pytest.approx(0.070509, abs=5e-7)
+    assert [round(first + generation_seconds(QWEN, 1929, g, RATES), 3) for g in (64, 512)] == [0.651, 4.787]
+    assert [round(first + occupied_seconds(QWEN, 1929, g, RATES, 64), 6) for g in (64, 512)] == [0.090281, 0.240958]
+
+
+@given(st.integers(1, 10**5), st.integers(1, 2000), st.integers(1, 256))
+def test_batching_saves_card_time_and_costs_waiting(prompt, output, batch):
+    alone, shared = (occupied_seconds(QWEN, prompt, output, RATES, b) for b in (1, batch))
+    assert shared <= alone * (1 + 1e-12)
+    assert generation_seconds(QWEN, prompt, output, RATES, batch) >= generation_seconds(QWEN, prompt, output, RATES) * (1 - 1e-12)
+
+
+def test_one_token_needs_no_decode_step():
+    assert decode_bytes(QWEN, 5, 1) == 0 == generation_seconds(QWEN, 5, 1, RATES)
+
+
+def test_no_batch_moves_less_than_its_own_cache():
+    own = 63 * (memory.kv_bytes(QWEN, 1929 + 31 + 1) + 8192)
+    assert decode_bytes(QWEN, 1929, 64, batch=10**9) == pytest.approx(own, rel=1e-3)
+
+
+def test_a_million_tokens_by_hand():
+    assert dollars_per_million(36, 10**4, 2) == pytest.approx(2.0)         # 100 x 36 s = one hour
+    assert billed_tokens(0.5, 0.25) == 2 * 10**6
+
+
+@pytest.mark.parametrize("call, named", [
+    (lambda: Rates(0, 1), "peak"), (lambda: Rates(1, -1), "bandwidth"), (lambda: Rates(1, 1, 1.1), "mfu"), (lambda: Rates(1, 1, 1, 0), "mbu"),
+    (lambda: decision_seconds(QWEN, 4, 5, RATES), "head"), (lambda: decode_bytes(QWEN, 0, 5), "prompt"), (lambda: decode_bytes(QWEN, 5, 0), "output"),
+    (lambda: occupied_seconds(QWEN, 5, 5, RATES, 0), "batch"), (lambda: billed_tokens(1, 0), "dollars_per_million"),
+    (lambda: dollars_per_million(-1, 1, 1), "gpu_seconds"), (lambda: dollars_per_million(1, 0, 1), "tokens"),
+    (lambda: dollars_per_million(1, 1, -2), "dollars_per_hour")])
+def test_bad_input_is_refused_by_name(call, named):
+    with pytest.raises(ValueError, match=named):
+        call()
