@@ -1,0 +1,128 @@
+"""Stored notebooks: complete runs in order, in the normal form, in the agreed shape.
+
+nbval compares a cell's outputs only when the cell was run, so a notebook that was never run would pass it.
+"""
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("notebooks", ROOT / "book/_site/notebooks.py")
+notebooks = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(notebooks)
+
+CHAPTERS = sorted(p for p in ROOT.glob("book/**/*.ipynb") if "node_modules" not in p.parts)
+EXERCISES = sorted(ROOT.glob("exercises/*/*.ipynb"))
+
+
+def every(paths):
+    return pytest.mark.parametrize("path", paths, ids=lambda p: p.relative_to(ROOT).as_posix())
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def problems(nb):
+    """What keeps a notebook from being a clean, complete run."""
+    code = [c for c in nb.cells if c.cell_type == "code"]
+    if [c.execution_count for c in code] != list(range(1, len(code) + 1)):
+        yield "execution counts are not 1..n"
+    for c in code:
+        if any(o.output_type == "error" or o.get("name") == "stderr" for o in c.outputs):
+            yield f"error or stderr in: {c.source[:60]}"
+        if c.source.rstrip().endswith(";"):
+            yield f"trailing semicolon in: {c.source[:60]}"
+        shows = any(word in c.source for word in ("say(", "table(", "check(", "given(", "@figure("))
+        if shows and not c.outputs and not re.search(r"^\s*def ", c.source, re.M):
+            yield f"no stored output in: {c.source[:60]}"
+
+
+@every(CHAPTERS + EXERCISES)
+def test_a_stored_notebook_is_a_complete_run(path):
+    assert not list(problems(read(path)))
+
+
+@every(CHAPTERS + EXERCISES)
+def test_a_stored_notebook_is_in_the_normal_form(path):
+    text = path.read_text(encoding="utf-8")
+    assert nbformat.writes(notebooks.normalise(read(path))) + "\n" == text
+
+
+@every(CHAPTERS + EXERCISES)
+def test_a_page_names_its_sections_and_minutes(path):
+    meta = read(path).metadata["workloads"]
+    assert meta["document"] in ("ground", "flop-accounting", "workloads") and isinstance(meta["sections"], list) and 1 <= meta["minutes"] <= 60
+
+
+@every(CHAPTERS + EXERCISES)
+def test_a_cell_without_visible_input_only_shows(path):
+    for cell in read(path).cells:
+        if "remove-input" in cell.metadata.get("tags", []):
+            assert re.match(r"(say|given|table)\(", cell.source), cell.source
+
+
+@every(CHAPTERS + EXERCISES)
+def test_pages_do_not_name_a_place_on_a_machine(path):
+    assert not re.search(r"/work/|/tmp/|/home/|/Users/", path.read_text(encoding="utf-8"))
+
+
+@every(EXERCISES)
+def test_an_exercise_can_be_released_and_graded(path):
+    assert path.stem == path.parent.name
+    cells = [c for c in read(path).cells if "nbgrader" in c.metadata]
+    ids = [c.metadata.nbgrader.grade_id for c in cells]
+    assert len(ids) == len(set(ids)) and all(i.startswith(path.stem) for i in ids)
+    solutions = [c for c in cells if c.metadata.nbgrader.solution]
+    tests = [c for c in cells if c.metadata.nbgrader.grade and not c.metadata.nbgrader.solution]
+    assert solutions and tests
+    for c in solutions:
+        if c.cell_type == "code":
+            assert c.source.count("### BEGIN SOLUTION") == c.source.count("### END SOLUTION") == 1 and "hide-cell" in c.metadata.tags
+        else:
+            assert c.metadata.nbgrader.grade and "<details>" in c.source
+    for c in tests:
+        assert c.metadata.nbgrader.locked and c.metadata.nbgrader.points > 0 and "### BEGIN HIDDEN TESTS" in c.source
+
+
+def test_a_notebook_that_was_never_run_is_refused():
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1")])
+    assert "execution counts are not 1..n" in list(problems(nb))
+
+
+def test_a_run_out_of_order_is_refused():
+    cells = [nbformat.v4.new_code_cell("1", execution_count=2), nbformat.v4.new_code_cell("2", execution_count=1)]
+    assert "execution counts are not 1..n" in list(problems(nbformat.v4.new_notebook(cells=cells)))
+
+
+def nbval(folder, nb):
+    path = folder / "planted.ipynb"
+    nbformat.write(nb, path)
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", str(path)],
+                          capture_output=True, text=True, cwd=folder)
+
+
+def test_a_wrong_stored_output_fails_the_run(tmp_path):
+    """The true notebook passes nbval; with one digit of one stored output changed it fails."""
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from workloads import flops\nflops.pairs(8192)")])
+    right = notebooks.normalise(notebooks.run(nb, tmp_path))
+    assert nbval(tmp_path, right).returncode == 0
+    wrong = nbformat.from_dict(json.loads(json.dumps(right).replace("33558528", "33558529")))
+    assert wrong != right
+    assert nbval(tmp_path, wrong).returncode == 1
+
+
+def test_running_a_notebook_again_leaves_it_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("from workloads.page import say\nsay('text')")]
+    path = tmp_path / "a.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    assert notebooks.refresh(path).startswith("stored")
+    stored = path.read_text()
+    assert notebooks.refresh(path).startswith("same") and path.read_text() == stored

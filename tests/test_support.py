@@ -1,0 +1,103 @@
+"""Support modules: arithmetic on any kind of number, argument checks, the formatter."""
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+from workloads import domain, generic, units
+
+NUMBERS = st.floats(-1e12, 1e12)
+X = sympy.Symbol("x", real=True)
+
+
+@pytest.mark.parametrize("name, plain", [("maximum", max), ("minimum", min)])
+@given(a=NUMBERS, b=NUMBERS)
+def test_extremes_agree_between_numbers_arrays_and_symbols(name, plain, a, b):
+    function = getattr(generic, name)
+    assert function(a, b) == plain(a, b)
+    assert function(np.array([a, b]), b).tolist() == [plain(a, b), b]
+    assert math.isclose(float(function(X, b).subs(X, a)), plain(a, b), rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("name, plain", [("ceil", math.ceil), ("floor", math.floor)])
+@given(a=st.floats(-1e6, 1e6))
+def test_rounding_agrees_between_numbers_arrays_and_symbols(name, plain, a):
+    function = getattr(generic, name)
+    assert function(a) == plain(a)
+    assert function(np.array([a]))[0] == plain(a)
+    assert int(function(X).subs(X, Fraction(a))) == plain(a)
+
+
+def test_where_chooses_for_numbers_arrays_and_symbols():
+    assert generic.where(1 < 2, "a", "b") == "a"
+    assert generic.where(np.array([True, False]), 1, 2).tolist() == [1, 2]
+    assert generic.where(X > 0, 1, 2).subs(X, -1) == 2
+
+
+def test_total_does_not_depend_on_the_order():
+    values = [1e16, 1.0, -1e16, 1e-3] * 50
+    assert generic.total(values) == generic.total(sorted(values)) == math.fsum(values)
+
+
+def test_total_keeps_integers_exact_and_takes_symbols():
+    assert generic.total([2**70, 1]) == 2**70 + 1
+    assert generic.total([X, 1]) == X + 1
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1, 0, "3", None, True, [1]])
+def test_positive_refuses_everything_else_by_name_unit_and_value(bad):
+    with pytest.raises(ValueError, match=r"speed \(B/s\)"):
+        domain.positive(bad, "speed", "B/s")
+
+
+@pytest.mark.parametrize("check, bad", [(domain.nonnegative, -1e-9), (domain.fraction, 1.0000001), (domain.fraction, 0), (domain.whole, 2.5),
+                                         (domain.whole, -1), (domain.finite, math.nan)])
+def test_each_check_refuses_the_first_value_outside(check, bad):
+    with pytest.raises(ValueError, match="share"):
+        check(bad, "share")
+    with pytest.raises(ValueError, match="share.*every element"):
+        check(np.array([0.5 if check is domain.fraction else 1, bad]), "share")
+
+
+def test_checks_pass_what_is_inside_unchanged():
+    values = np.array([1.0, 2.0, 3.0])
+    assert domain.positive(values, "x") is values
+    assert domain.positive(X, "x") is X
+    assert domain.positive(10**400, "x") == 10**400
+    assert domain.fraction(0, "x", zero=True) == 0
+    assert domain.whole(3.0, "x") == 3.0
+
+
+@pytest.mark.parametrize("value, digits, text", [
+    (0, 4, "0"), (21.0, 4, "21"), (2741.77, 5, "2,741.8"), (0.000081, 2, "0.000081"), (9.9999, 3, "10.0"), (-0.5, 2, "−0.50"),
+    (1e13, 3, "1.00 × 10¹³"), (7.830392e15, 4, "7.830 × 10¹⁵"), (1.5e-9, 2, "1.5 × 10⁻⁹"), (8190735360, 4, "8,190,735,360"), (None, 4, "n/a"), ("fits", 4, "fits")])
+def test_number(value, digits, text):
+    assert units.number(value, digits) == text
+
+
+@pytest.mark.parametrize("value, unit, text", [
+    (147456, "B", "147.5 kB"), (999.99e9, "B", "1.000 TB"), (41.02e9, "B", "41.02 GB"), (0.0228926, "s", "22.89 ms"), (0.9999999, "s", "1.000 s"),
+    (145, "s", "145 s"), (0.7499, "%", "74.99%"), (0.013880, "$", "$0.01388"), (5591.33, "steps/s", "5,591 steps/s"), (989.4e12, "FLOP/s", "989.4 TFLOP/s")])
+def test_quantity(value, unit, text):
+    assert units.quantity(value, unit) == text
+
+
+@given(value=st.floats(1e-5, 1e12), digits=st.integers(3, 8))
+def test_a_formatted_number_reads_back_within_its_digits(value, digits):
+    back = float(units.number(value, digits).replace(",", ""))
+    assert math.isclose(back, value, rel_tol=0.5000001 * 10.0 ** (1 - digits))
+
+
+def test_whole_numbers_from_numpy_come_back_where_products_cannot_overflow():
+    huge = domain.positive(np.array([2**40, 2**41]), "x")
+    assert (huge * huge).tolist() == [2.0**80, 2.0**82]
+    assert type(domain.positive(np.int64(2**40), "x")) is int
+
+
+def test_number_refuses_what_is_not_finite():
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="finite"):
+            units.number(bad)
