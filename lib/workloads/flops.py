@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 from .domain import nonnegative, one_of, positive, whole
 from .generic import is_symbolic
-from .models import matrices
+from .models import matrices, with_attention
 
 
 def pairs(new, past=0, causal=True):
@@ -41,7 +41,8 @@ def attention_flops_per_pair(model, absorbed=False):
     >>> attention_flops_per_pair(model("Qwen3-8B"))
     589824
     """
-    return 2 * model.layers * model.heads * sum(_pair_widths(model, absorbed))
+    m = with_attention(model)
+    return 2 * m.layers * m.heads * sum(_pair_widths(m, absorbed))
 
 
 def _pair_widths(m, absorbed):
@@ -106,11 +107,12 @@ def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False
     """
     new, past, batch = whole(new, "new", "tokens", least=1), nonnegative(past, "past", "tokens"), positive(batch, "batch", "sequences")
     tokens, seen = new * batch, pairs(new, past, causal) * batch
-    score, value = (2 * model.layers * model.heads * width for width in _pair_widths(model, absorbed))
-    expanded = 0 if absorbed else sum(w.active for w in matrices(model) if w.name == "latent up") * past * batch
+    m = with_attention(model)
+    score, value = (2 * m.layers * m.heads * width for width in _pair_widths(m, absorbed))
+    expanded = 0 if absorbed else sum(w.active for w in matrices(m) if w.name == "latent up") * past * batch
     rows = _logit_rows(new, head) * batch
-    return Flops(2 * (_active(model, "attention") * tokens + expanded), 2 * _active(model, "ffn", "router", "experts", "shared experts") * tokens,
-                 score * seen, value * seen, 2 * _active(model, "head") * rows)
+    projections, ffn = _active(m, "attention") * tokens + expanded, _active(m, "ffn", "router", "experts", "shared experts") * tokens
+    return Flops(2 * projections, 2 * ffn, score * seen, value * seen, 2 * _active(m, "head") * rows)
 
 
 def _logit_rows(new, head):
@@ -134,7 +136,7 @@ def decode_step(model, past, batch=1):
     >>> decode_step(model("Qwen3-8B"), past=1024).total
     15740764160
     """
-    return forward(model, 1, past, batch, head="last", absorbed=bool(model.latent))
+    return forward(model, 1, past, batch, head="last", absorbed=bool(with_attention(model).latent))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 from .domain import nonnegative, one_of, positive, whole
 from .generic import floor, maximum
-from .models import Model, RecurrentModel, parameters
+from .models import RecurrentModel, parameters, with_attention
 
 
 def weight_bytes(model, bytes_per_parameter=2):
@@ -38,12 +38,6 @@ def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
     return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
-def _with_cache(model):
-    if not isinstance(model, Model):
-        raise ValueError(f"model must be a Model with a KV cache, got {model!r}")
-    return model
-
-
 def kv_bytes_per_token(model, bytes_per_value=2):
     """Bytes of KV cache that one token of one sequence takes, over all layers (B/token).
 
@@ -55,7 +49,7 @@ def kv_bytes_per_token(model, bytes_per_value=2):
     >>> kv_bytes_per_token(model("Qwen3-8B")), kv_bytes_per_token(model("DeepSeek-V3"))
     (147456, 70272)
     """
-    m = _with_cache(model)
+    m = with_attention(model)
     width = m.latent + m.rope_dim if m.latent else m.kv_heads * (m.head_dim + m.value_dim)
     return m.layers * width * positive(bytes_per_value, "bytes_per_value", "B")
 

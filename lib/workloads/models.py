@@ -134,6 +134,19 @@ def model(name):
     return _models()[one_of(name, "model", tuple(_models()))]
 
 
+def with_attention(model):
+    """The model, if it is a Model: one with attention and a KV cache.
+
+    Raises: ValueError for anything else, for example a RecurrentModel.
+
+    >>> with_attention(model("Qwen3-8B")).name
+    'Qwen3-8B'
+    """
+    if not isinstance(model, Model):
+        raise ValueError(f"model must be a Model with attention, got {model!r}")
+    return model
+
+
 @dataclass(frozen=True)
 class Matrix:
     """One kind of weight matrix [inputs, outputs]: how many the model holds, and how many of them one token passes through."""
@@ -187,8 +200,8 @@ def matrices(model):
     >>> [(w.name, w.inputs, w.outputs) for w in matrices(model("Qwen3-8B"))][1:3]
     [('query', 4096, 4096), ('key', 4096, 1024)]
     """
-    _transformer(model)
-    m, sparse_layers = model, model.layers - model.dense_layers
+    m = with_attention(model)
+    sparse_layers = m.layers - m.dense_layers
     found = [Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0)] + _attention_matrices(m)
     if not m.experts:
         found += _gated("ffn", m, m.ffn, m.layers, m.layers)
@@ -199,12 +212,6 @@ def matrices(model):
         found += _gated("shared experts", m, m.expert_ffn, sparse_layers * m.shared_experts, sparse_layers * m.shared_experts)
     found += [Matrix("head", "head", m.hidden, m.vocab, 0 if m.tied else 1, 1)]
     return tuple(w for w in found if w.copies != 0 or w.used != 0)
-
-
-def _transformer(model):
-    if not isinstance(model, Model):
-        raise ValueError(f"model must be a Model with attention, got {model!r}")
-    return model
 
 
 @dataclass(frozen=True)
@@ -245,7 +252,7 @@ def parameters(model):
     >>> count.total, count.linear, count.head, count.norms
     (8190735360, 6945767424, 622329856, 308224)
     """
-    m, by_part = _transformer(model), {}
+    m, by_part = with_attention(model), {}
     for w in matrices(m):
         by_part[w.part] = by_part.get(w.part, 0) + w.parameters
     norms = m.layers * (2 * m.hidden + m.query_rank + m.latent + 2 * m.head_dim * int(m.qk_norm)) + m.hidden
