@@ -105,9 +105,9 @@ def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False
     >>> forward(model("Qwen3-8B"), 8192).total
     143789331054592
     """
-    new, past, batch = whole(new, "new", "tokens", least=1), nonnegative(past, "past", "tokens"), positive(batch, "batch", "sequences")
+    m, batch = with_attention(model), positive(batch, "batch", "sequences")
+    new, past = whole(new, "new", "tokens", least=1), nonnegative(past, "past", "tokens")
     tokens, seen = new * batch, pairs(new, past, causal) * batch
-    m = with_attention(model)
     score, value = (2 * m.layers * m.heads * width for width in _pair_widths(m, absorbed))
     expanded = 0 if absorbed else sum(w.active for w in matrices(m) if w.name == "latent up") * past * batch
     rows = _logit_rows(new, head) * batch
