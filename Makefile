@@ -1,0 +1,61 @@
+# make book    set up everything and build the site into _build/html
+# make test    run every test (set-up and build included)
+# make serve   the site on localhost
+# make notebooks   run every notebook again and store its outputs
+# make audit   collect the checks of the executed pages into _build/audit.json
+# make clean   remove all that these commands made
+PYTHON ?= python3
+PORT   ?= 8000
+VENV   := .venv
+BIN    := $(VENV)/bin
+SITE   := book/_site
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+# sources of numbers, and sources of the pages' dress: the two stamps below
+CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
+DRESS  := $(shell find $(SITE) -type f -not -path '*/node_modules/*' -not -path '*/__pycache__/*')
+
+.PHONY: book test notebooks audit serve clean
+.DELETE_ON_ERROR:
+
+book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
+	python $(SITE)/execute.py
+	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; exit 1; }
+	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
+
+test: book
+	pytest -q -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+
+notebooks: $(VENV)/.ok
+	python $(SITE)/notebooks.py
+
+audit: book
+	python $(SITE)/audit.py
+
+serve: book
+	@echo "Serving on localhost:$(PORT); stop with Ctrl-C"
+	@python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+clean:
+	rm -rf _build $(VENV) $(SITE)/node_modules
+
+$(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -r requirements.txt -c constraints.txt
+	@touch $@
+
+$(SITE)/node_modules/.ok: $(SITE)/package.json $(SITE)/package-lock.json $(VENV)/.ok
+	cd $(SITE) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# The execution cache looks at a notebook's code only: a change of the library or a pin must drop it.
+_build/.code: $(CODE) constraints.txt
+	rm -rf _build/.jupyter_cache _build/.doctrees _build/html _build/jupyter_execute
+	@mkdir -p _build && touch $@
+
+# An incremental build keeps pages and static files that look unchanged: a change of their dress must drop them.
+_build/.dress: $(DRESS) _config.yml _toc.yml _build/.code
+	rm -rf _build/.doctrees _build/html
+	@mkdir -p _build && touch $@

@@ -1,0 +1,45 @@
+"""How cells show: solution markers stay out of sight, folded solutions say so, tables scroll by themselves, verdicts stand out."""
+import re
+
+from docutils import nodes
+
+MARKER = re.compile(r"^[ \t]*### (?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS)[ \t]*\n?", re.M)
+VERDICTS = {"✓": "wl-agrees", "≠": "wl-differs", "corrected": "wl-corrected", "added": "wl-corrected", "model": "wl-measured"}
+
+
+def _cells(doctree):
+    return doctree.findall(lambda n: isinstance(n, nodes.container) and n.get("nb_element") == "cell_code")
+
+
+def hide_markers(app, doctree):
+    for cell in _cells(doctree):
+        for code in cell.findall(nodes.literal_block):
+            if MARKER.search(code.astext()):
+                text = MARKER.sub("", code.astext()).rstrip("\n")
+                code.rawsource, code.children = text, []
+                code += nodes.Text(text)
+
+
+def name_solutions(app, doctree):
+    """A hidden cell of an exercise is its solution, unless the cell says otherwise."""
+    if not app.env.docname.startswith("exercises/"):
+        return
+    for cell in _cells(doctree):
+        own = cell.get("cell_metadata", {}).get(app.config.nb_cell_metadata_key, {})
+        if cell.get("hide_mode") == "all" and "code_prompt_show" not in own:
+            cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
+
+
+def mark_verdicts(app, doctree):
+    for table in doctree.findall(nodes.table):
+        head = next(table.findall(nodes.thead), None)
+        if head is None or not head.astext().strip().endswith("verdict"):
+            continue
+        table["classes"].append("wl-checks")
+        for row in next(table.findall(nodes.tbody)):
+            row[-1]["classes"] += [mark for start, mark in VERDICTS.items() if row[-1].astext().startswith(start)]
+
+
+def setup(app):
+    for handler in (hide_markers, name_solutions, mark_verdicts):
+        app.connect("doctree-read", handler)

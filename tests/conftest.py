@@ -1,0 +1,45 @@
+"""Shared by the tests of the built site: where it is, a server for it, a browser that reaches nothing but that server."""
+import functools
+import http.server
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "_build/html"
+
+
+def site_pages():
+    """Every page of the built site, relative to it; none when it is not built."""
+    found = (p.relative_to(SITE) for p in SITE.rglob("*.html"))
+    return sorted(p.as_posix() for p in found if p.parts[0] not in ("_static", "_sources", "lite"))
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="session")
+def served():
+    """Address of the built site on this machine."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if not program:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium): the pages were not opened in a browser")
+    offline = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=[offline, *quiet])
+        yield started
+        started.close()

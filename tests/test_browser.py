@@ -1,0 +1,94 @@
+"""Every page in a real browser without a network: no error, no foreign request, maths set, light and dark, phone width, weight."""
+import gzip
+import re
+from urllib.parse import urlsplit
+
+import pytest
+from conftest import SITE, site_pages
+
+PAGES = [page for page in site_pages() if page != "index.html"]      # that one only leads to the first page
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+MOST_BYTES = 400_000          # of a page with all that it loads, compressed, without its figures
+FIGURE = re.compile(rb'<figure class="wl-figure".*?</svg>', re.S)
+
+MEASURE = """() => {
+  const luminance = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number); return (0.2126*r + 0.7152*g + 0.0722*b) / 255; };
+  const style = getComputedStyle(document.body), box = e => e.getBoundingClientRect();
+  return {
+    wider: document.documentElement.scrollWidth - innerWidth,
+    sticking: [...document.querySelectorAll("article.bd-article > *, article.bd-article > section > *")].filter(e => box(e).right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)),
+    paper: luminance(style.backgroundColor), ink: luminance(style.color),
+    formulas: document.querySelectorAll("article .math").length,
+    set: [...document.querySelectorAll("article .math .katex-html")].filter(e => e.textContent.trim()).length,
+    spoken: document.querySelectorAll("article .math math").length,
+    errors: document.querySelectorAll(".katex-error").length,
+    fonts: [...document.fonts].filter(f => f.family.includes("KaTeX") && f.status == "loaded").length,
+  };
+}"""
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    context = browser.new_context(viewport=PHONE, color_scheme="light")
+    yield context.new_page()
+    context.close()
+
+
+def compressed(path):
+    data = path.read_bytes()
+    if path.suffix in (".woff", ".woff2"):
+        return len(data)
+    return len(gzip.compress(FIGURE.sub(b"", data) if path.suffix == ".html" else data, 6))
+
+
+@pytest.mark.skipif(not PAGES, reason="the site is not built: run `make book`")
+@pytest.mark.parametrize("page", PAGES)
+def test_page_reads_offline_on_a_phone_in_light_and_dark(page, served, tab):
+    trouble, loaded = [], set()
+    listeners = {
+        "console": lambda m: m.type == "error" and trouble.append(m.text),
+        "pageerror": lambda e: trouble.append(str(e)),
+        "requestfailed": lambda r: trouble.append(f"failed: {r.url}"),
+        "request": lambda r: loaded.add(r.url),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
+    try:
+        tab.emulate_media(color_scheme="light")
+        tab.goto(served + page)
+        tab.wait_for_selector("main")
+        tab.evaluate("document.fonts.ready.then(() => 0)")
+        light = tab.evaluate(MEASURE)
+        tab.emulate_media(color_scheme="dark")
+        tab.wait_for_function("document.documentElement.dataset.theme == 'dark'", timeout=5000)
+        dark = tab.evaluate(MEASURE)
+    finally:
+        for event, listener in listeners.items():
+            tab.remove_listener(event, listener)
+    assert not trouble
+    assert [u for u in loaded if not u.startswith((served, "data:", "blob:"))] == []
+    assert light["wider"] <= 0 and not light["sticking"]
+    assert light["paper"] > 0.9 and light["ink"] < 0.3
+    assert dark["paper"] < 0.2 and dark["ink"] > 0.6
+    assert light["errors"] == 0
+    if light["formulas"]:
+        assert light["set"] >= light["formulas"] and light["spoken"] >= light["formulas"] and light["fonts"]
+    weight = sum(compressed(SITE / urlsplit(u).path.lstrip("/")) for u in loaded if u.startswith(served))
+    assert weight <= MOST_BYTES
+
+
+@pytest.mark.skipif(not PAGES, reason="the site is not built: run `make book`")
+def test_site_reads_from_the_disk(browser):
+    """Opened as files, without a server: style, maths, the table of contents and the next page work."""
+    page = browser.new_page(viewport=DESK)
+    trouble = []
+    page.on("pageerror", lambda e: trouble.append(str(e)))
+    page.on("requestfailed", lambda r: trouble.append(r.url))
+    page.goto((SITE / "index.html").as_uri())
+    page.wait_for_selector("article h1")
+    page.click(".prev-next-area a.right-next")
+    page.wait_for_selector("article h1")
+    assert page.evaluate("getComputedStyle(document.querySelector('.bd-sidebar-primary')).display") != "none"
+    assert page.evaluate("document.querySelectorAll('.katex-error').length") == 0
+    assert not trouble
+    page.close()
