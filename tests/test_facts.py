@@ -96,6 +96,7 @@ def test_sparse_rates_are_twice_the_dense_ones_and_never_a_peak():
 def test_peaks_follow_from_units_and_clock():
     assert accelerator("H100 SXM").peak() == pytest.approx(132 * 1.83e9 * 4096, rel=1e-4)
     assert accelerator("RTX PRO 6000 Blackwell Workstation").peak() == pytest.approx(188 * 512 * 2 * 2.617e9, rel=1e-4)
+    assert accelerator("RTX PRO 6000 Blackwell Workstation").peak() == pytest.approx(4000e12 / 8, rel=0.01)      # announced: FP4, sparse
     assert accelerator("A100 80GB").peak() == pytest.approx(108 * 1.41e9 * 2048, rel=1e-3)
 
 
@@ -133,6 +134,10 @@ def test_computed_totals_equal_the_published_ones(name):
 def test_enough_totals_are_published_exactly():
     exact = {name for name in TRANSFORMERS if models()[name].published_parameters % 10**9}
     assert exact >= {"Qwen3-8B", "Qwen3-32B", "Qwen3-30B-A3B", "Llama-2-7B", "Llama-3.1-8B", "Llama-3.1-70B", "Llama-3.1-405B"}
+
+
+def test_deepseek_v2_has_the_count_listed_for_its_weight_files():
+    assert parameters(model("DeepSeek-V2")).total == 235_741_434_880
 
 
 @pytest.mark.parametrize("name, total, active", [("DeepSeek-67B", 67e9, None), ("DeepSeek-V2", 236e9, 21e9), ("DeepSeek-V3", 671e9, 37e9)])

@@ -1,0 +1,93 @@
+"""Numbers that people disputed in public threads, each with the value that was established there."""
+from dataclasses import replace
+
+import pytest
+
+from workloads.flops import rule_6n, training
+from workloads.hardware import accelerator
+from workloads.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, training_state_bytes, weights_read_per_step
+from workloads.metrics import little_occupancy
+from workloads.models import Model, model, parameters
+from workloads.roofline import mfu, transfer_seconds
+
+GIB = 2**30
+
+
+def test_tied_head_and_head_width_ui_training_29():
+    """Both totals are named as checked in the thread. A tied head counted twice gives 4,411,424,256."""
+    assert parameters(model("Qwen3-4B")).total == 4_022_468_096
+    assert parameters(model("Qwen2.5-72B")).total == 72_706_203_648
+    assert parameters(replace(model("Qwen3-4B"), tied=False)).total == 4_411_424_256
+    assert parameters(replace(model("Qwen3-4B"), head_dim=2560 // 32)).total != 4_022_468_096
+
+
+def test_kv_of_grouped_heads_in_bytes_vllm_22291():
+    """Disputed: 1,605,632 B a token (all heads, and 8 bits taken for bytes). Seen by the same user: about 0.16 GB for 3,072 tokens."""
+    assert kv_bytes_per_token(model("Qwen2.5-7B")) == 57_344 == 1_605_632 // 28
+    assert kv_bytes(model("Qwen2.5-7B"), 3072) / 1e9 == pytest.approx(0.176, rel=0.01)
+
+
+def test_latent_cache_has_no_factor_two_lmcache_694():
+    """Disputed: 124,928 B a token. The same rule at 8.5 bits and 32,768 tokens is a start-up log's 1166.62 MiB (ik_llama.cpp#259)."""
+    assert kv_bytes_per_token(model("DeepSeek-V3")) == 70_272
+    assert kv_bytes(model("DeepSeek-V3"), 32_768, bytes_per_value=8.5 / 8) / 2**20 == pytest.approx(1166.62, abs=0.02)
+
+
+def test_longest_context_that_fits_recipes_12():
+    """Qwen3-Coder-480B-A35B, 62 layers of 8 KV heads of 128: the engine prints 62.00 GiB needed for 262,144 tokens and two lengths that fit."""
+    attention = Model("Qwen3-Coder-480B-A35B", 62, 6144, 96, 8, 128, 0, 151_936, experts=160, active_experts=8, expert_ffn=2560)
+    assert kv_bytes(attention, 262_144) / GIB == pytest.approx(62.00, abs=0.005)
+    for free_gib, printed in ((48.66, 205_728), (55.65, 235_296)):
+        blocks = sequences_that_fit(free_gib * GIB, 0, kv_bytes(attention, 16))
+        assert 16 * blocks == pytest.approx(printed, abs=40)
+
+
+def test_only_chosen_experts_work_maxtext_678():
+    """One sequence of 1,024 tokens, full square: 79.98 TFLOP a step. Disputed: 287.78, with all eight experts."""
+    mixtral = model("Mixtral-8x7B")
+    assert training(mixtral, 1024, causal=False).total / 1e12 == pytest.approx(79.98, abs=0.01)
+    assert training(replace(mixtral, active_experts=8), 1024, causal=False).total / 1e12 == pytest.approx(287.78, abs=0.01)
+
+
+def test_causal_attention_is_half_the_square_maxtext_1988():
+    """Llama-2-7B, batch 4. The thread halves the square; counting the diagonal too adds one part in n."""
+    for length, halved in ((8192, 211.11), (129_024, 52_367.54)):
+        full, causal = (training(model("Llama-2-7B"), length, 4, causal=c) for c in (False, True))
+        assert 3 * full.forward.attention / 2e12 == pytest.approx(halved, abs=0.05)
+        assert causal.forward.attention * 2 * length == full.forward.attention * (length + 1)
+    once = training(model("Llama-2-7B"), 8192, 4)
+    assert (once.total - 3 * once.forward.attention) / 1e12 == pytest.approx(1299.0, abs=0.01)
+
+
+def test_utilisation_against_the_dense_peak_fms_fsdp_89():
+    """Llama-2-7B at 9,600 tokens/s a GPU: 0.46 as answered there; the peak with sparsity halves it."""
+    attention = 3 * training(model("Llama-2-7B"), 4096, causal=False).forward.attention / 4096
+    per_token = rule_6n(parameters(model("Llama-2-7B")).total, 1) + attention
+    peak = accelerator("H100 SXM").peak()
+    assert mfu(per_token * 9600, 1, peak) == pytest.approx(0.46, abs=0.015)
+    assert mfu(per_token * 9600, 1, 2 * peak) < 0.24
+    assert mfu(training(model("Llama-2-7B"), 4096).total / 4096 * 9600, 1, peak) == pytest.approx(0.42, abs=0.01)       # causal pairs
+
+
+def test_decode_floor_leaves_the_input_table_out_tt_inference_server_125():
+    """Qwen2.5-7B on an RTX 4090 (1008 GB/s), one stream: 17.1 ms measured at 128 tokens, 17.3 at 3,072."""
+    qwen, bandwidth = model("Qwen2.5-7B"), 1008e9
+    floor = transfer_seconds(weights_read_per_step(qwen), bandwidth)
+    assert floor * 1e3 == pytest.approx(14.03, rel=0.005)
+    assert 0.75 < floor / 17.1e-3 < 0.9 and floor / 17.1e-3 == pytest.approx(0.82, abs=0.01)
+    slope = transfer_seconds(decode_traffic(qwen, 3072).total - decode_traffic(qwen, 128).total, bandwidth)
+    assert slope * 1e3 == pytest.approx(0.17, abs=0.01)
+
+
+def test_requests_in_flight_are_not_requests_sent_sglang_9812():
+    """768 requests in 43.81 s, mean time 25.74735 s: the tool prints 451.36 in flight and 17.53 requests/s."""
+    assert 768 / 43.81 == pytest.approx(17.53, abs=0.005)
+    assert little_occupancy(768 / 43.81, 25.74735) == pytest.approx(451.36, abs=0.05)
+
+
+def test_adam_keeps_twelve_bytes_ai_infra_guide_24():
+    """6.7e9 parameters: 80.4 GB of master copy and moments, 107.2 GB in all. Disputed: 54 GB, with 4 B of Adam state."""
+    state = training_state_bytes(6.7e9, "bf16 gradients")
+    assert (state.master_weights + state.first_moment + state.second_moment) / 1e9 == pytest.approx(80.4, abs=0.05)
+    assert state.total / 1e9 == pytest.approx(107.2, abs=0.05)
+    assert training_state_bytes(1, "fp32 gradients").total == 18 and training_state_bytes(1, "both gradients").total == 20
