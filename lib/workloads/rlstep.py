@@ -1,0 +1,624 @@
+"""One step of reinforcement learning from rewards: rollout, log-probability passes, training, optimizer.
+
+`RLStep` holds the workload, the model as plain numbers, the machine, the efficiencies, and every assumption as a switch. `step` turns
+it into seconds, FLOPs, bytes and a memory verdict. Fields may be numbers, NumPy arrays (a sweep) or SymPy symbols (the algebra). The
+rollout is a roofline model: each decode step takes the longer of its memory time and its compute time.
+"""
+import math
+import sys
+from dataclasses import dataclass, fields, replace
+from statistics import NormalDist
+
+from . import flops, memory, models, roofline
+from .domain import fraction, nonnegative, one_of, positive, whole
+from .generic import ceil, floor, is_array, is_symbolic, maximum, minimum, total, where
+
+_POSITIVE = {"prompts": "", "group": "", "parameters": "", "total_parameters": "", "weight_bytes": "B", "gpus": "", "rollout_gpus": "",
+             "peak": "FLOP/s", "bandwidth": "B/s", "memory_bytes": "B", "gpus_per_copy": "", "kv_copies": "", "epochs": "",
+             "rollout_uses": "steps", "copies": "", "overhead": ""}
+_NONNEGATIVE = {"prompt_tokens": "tokens", "kv_bytes": "B/token", "state_bytes": "B/sequence", "expert_bytes": "B", "embedding_bytes": "B",
+                "replicated_bytes": "B", "pair_flops": "FLOP", "decode_pair_flops": "FLOP", "optimizer_bytes": "B/parameter",
+                "held_state_bytes": "B/parameter", "other_seconds": "s"}
+_FRACTION = ("mbu", "mfu", "decode_mfu", "expert_share", "trainable_share")
+_FLAGS = ("shared_prompts", "lora", "recompute", "reference", "policy_logprobs", "overlap")
+_CHOICES = {"stragglers": (True, False), "context": ("average", "full"), "decode_bound": ("roofline", "memory"),
+            "capacity": ("waves", "ignored")}
+_OPTIONAL = ("total_parameters", "rollout_gpus", "decode_pair_flops")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RLStep:
+    """One step: prompts x group completions are sampled, scored, and trained on. Defaults: an 8-billion-parameter model with
+    Qwen3-8B's cache on 8 H100, 64 x 16 completions, every assumption set to what the hardware does.
+
+    Workload
+      completion: tokens, equal for all, or a distribution ((share, tokens), ...) with rising tokens and shares that sum to 1 (a last
+      share of 0: a few long ones, negligible in number). prompts, group: prompts a step, completions a prompt. prompt_tokens (0 leaves
+      prompts out); shared_prompts: a group's prompt is prefilled once. stragglers: decode lasts until the longest completion ends
+      (False: all have the mean length, as if freed seats were refilled).
+    Model
+      parameters N: those that take part in a token's products; total_parameters: all (None: the same). weight_bytes W: one copy (B), of
+      which embedding_bytes are looked up, not read, and expert_bytes are routed experts, a token using expert_share of them. kv_bytes:
+      cache (B/token); state_bytes: constant state (B/sequence), read and written each step. pair_flops: attention FLOPs per query-key
+      pair over all layers (0 leaves attention out); decode_pair_flops: in decode (None: the same).
+    Machine
+      gpus; peak (dense FLOP/s), bandwidth (B/s), memory_bytes (B) of each. gpus_per_copy g: GPUs that share one copy of the weights, by
+      tensor or expert parallelism; replicated_bytes: weights that each of them holds in full; kv_copies: how often they together store
+      one sequence's cache. rollout_gpus: None where rollout and training take turns on `gpus`, else GPUs of the rollout's own;
+      overlap: the two sides then work at the same time.
+    Efficiencies
+      mbu: of decode and optimizer; mfu: of all passes over known tokens; decode_mfu: of the compute roof in decode.
+    Switches
+      context: a decode step reads the cache as it has grown ("average", (tokens + 1)/2) or of the "full" length. decode_bound:
+      "roofline", or "memory" alone. capacity: "waves" (equal batches when the cache does not fit, full length reserved) or "ignored".
+      lora: no weight gradients (4N for 6N); recompute: one more forward (2N). reference, policy_logprobs: a forward pass of the
+      reference model, and one of the policy itself, over the finished samples. epochs: training passes over the samples; rollout_uses:
+      steps that share one set of rollouts. optimizer_bytes: moved per trained parameter; trainable_share of all parameters.
+      held_state_bytes: training state per trained parameter left on the GPUs during rollout, sharded over them (0: moved away). copies
+      of the weights held during rollout, times overhead. other_seconds: reward, weight transfer, whatever else runs alone.
+    Assumptions: sequences are spread evenly over the copies, so a batch need not be whole; parallelism communicates for free.
+    Raises: ValueError for a value out of range, naming it.
+    """
+
+    completion: object = 4096
+    prompts: object = 64
+    group: object = 16
+    prompt_tokens: object = 0
+    shared_prompts: bool = True
+    stragglers: bool = True
+    parameters: object = 8 * 10**9
+    total_parameters: object = None
+    weight_bytes: object = 16 * 10**9
+    embedding_bytes: object = 0
+    expert_bytes: object = 0
+    expert_share: object = 1
+    kv_bytes: object = 147_456
+    state_bytes: object = 0
+    pair_flops: object = 0
+    decode_pair_flops: object = None
+    gpus: object = 8
+    peak: object = 990 * 10**12
+    bandwidth: object = 3350 * 10**9
+    memory_bytes: object = 80 * 10**9
+    gpus_per_copy: object = 1
+    replicated_bytes: object = 0
+    kv_copies: object = 1
+    rollout_gpus: object = None
+    overlap: bool = False
+    mbu: object = 0.7
+    mfu: object = 0.35
+    decode_mfu: object = 1
+    context: str = "average"
+    decode_bound: str = "roofline"
+    capacity: str = "waves"
+    lora: bool = False
+    recompute: bool = False
+    reference: bool = True
+    policy_logprobs: bool = False
+    epochs: object = 1
+    rollout_uses: object = 1
+    optimizer_bytes: object = 28
+    trainable_share: object = 1
+    held_state_bytes: object = 0
+    copies: object = 1
+    overhead: object = 1.2
+    other_seconds: object = 0
+
+    def __post_init__(self):
+        checks = {**{n: (positive, u) for n, u in _POSITIVE.items()}, **{n: (nonnegative, u) for n, u in _NONNEGATIVE.items()}}
+        for name, (check, unit) in checks.items():
+            if name not in _OPTIONAL or getattr(self, name) is not None:
+                object.__setattr__(self, name, check(getattr(self, name), name, unit))
+        for name in _FRACTION:
+            object.__setattr__(self, name, fraction(getattr(self, name), name))
+        for name in _FLAGS:
+            object.__setattr__(self, name, _flag(getattr(self, name), name))
+        for name, allowed in _CHOICES.items():
+            one_of(getattr(self, name), name, allowed)
+        if self.rollout_gpus is None and (is_array(self.overlap) or self.overlap is True):
+            raise ValueError("overlap must be False where rollout_gpus is None: the same GPUs cannot sample and train at once, got True")
+        object.__setattr__(self, "completion", _lengths(self.completion))
+
+    @property
+    def lengths(self):
+        """Completion lengths as ((share, tokens), ...), tokens rising."""
+        return self.completion if isinstance(self.completion, tuple) else ((1, self.completion),)
+
+    @property
+    def mean_completion(self):
+        """Mean completion (tokens)."""
+        return sum(share * tokens for share, tokens in self.lengths)
+
+    @property
+    def longest(self):
+        """Longest completion (tokens)."""
+        return self.lengths[-1][1]
+
+    @property
+    def samples(self):
+        """Completions of a step."""
+        return self.prompts * self.group
+
+    @property
+    def sampling_gpus(self):
+        """GPUs that sample."""
+        return self.gpus if self.rollout_gpus is None else self.rollout_gpus
+
+    @property
+    def all_gpus(self):
+        """GPUs that are paid for."""
+        return self.gpus if self.rollout_gpus is None else self.gpus + self.rollout_gpus
+
+    @property
+    def all_parameters(self):
+        """Parameters that exist, active or not."""
+        return self.parameters if self.total_parameters is None else self.total_parameters
+
+    @property
+    def batch(self):
+        """Sequences for one copy of the weights."""
+        return self.samples * self.gpus_per_copy / self.sampling_gpus
+
+    @property
+    def train_rule(self):
+        """FLOPs of training per parameter and token: forward 2, activation gradient 2, weight gradient 2, recomputation 2."""
+        return 6 - 2 * self.lora + 2 * self.recompute
+
+
+def _flag(value, name):
+    if is_symbolic(value):
+        return value
+    if is_array(value):
+        return whole(1 - nonnegative(1 - value.astype(float), f"1 - {name}"), name)
+    return bool(one_of(value, name, (False, True)))
+
+
+def _lengths(completion):
+    if not isinstance(completion, tuple):
+        return positive(completion, "completion", "tokens")
+    if not completion:
+        raise ValueError("completion must hold a (share, tokens) pair at least, got ()")
+    pairs = tuple((nonnegative(share, "share of completion"), positive(tokens, "completion", "tokens")) for share, tokens in completion)
+    nonnegative(1e-9 - abs(total(share for share, _ in pairs) - 1), "1e-9 - |sum of shares - 1| of completion")
+    for (_, before), (_, after) in zip(pairs, pairs[1:]):
+        positive(after - before, "growth from one completion length to the next", "tokens")
+    return pairs
+
+
+def printed_page(completion=4096, **changes):
+    """The step as the document's own read-outs and table compute it, with the assumptions that it does not state.
+
+    4N training times, 128,000 B of cache per token read at full length in every step, memory-bound decode at 70% MBU, no reference pass,
+    no optimizer, no limit of memory. Parameters: completion (tokens); changes, further fields. Returns: RLStep.
+    """
+    page = dict(kv_bytes=128_000, context="full", decode_bound="memory", capacity="ignored", lora=True, reference=False, optimizer_bytes=0)
+    return RLStep(completion=completion, **{**page, **changes})
+
+
+def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_value=2, expert_parallel=False, **fields_of_step):
+    """The step of a model on an accelerator, exact counts in the place of 2N and round figures.
+
+    Parameters: model, a models.Model or RecurrentModel; card, a hardware.Accelerator; precision of the peak; bytes_per_parameter,
+    bytes_per_value (B) of weights and cache; expert_parallel: the gpus_per_copy GPUs split the experts and repeat the rest, each with
+    sequences of its own (else they split all matrices and heads); fields_of_step: every other field of RLStep.
+    Returns: RLStep. N counts the weights in a token's products (no embedding look-up); under tensor parallelism the cache is stored
+    g / kv_heads times once g passes the heads, and g times under MLA, whose latent has no heads to split.
+
+    >>> from workloads import hardware, models
+    >>> s = for_model(models.model("Qwen3-8B"), hardware.accelerator("H100 SXM"))
+    >>> s.parameters, s.weight_bytes, s.pair_flops
+    (7568097280, 16381470720, 589824)
+    """
+    machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
+    if isinstance(model, models.RecurrentModel):
+        size = model.published_parameters
+        shape = dict(parameters=size, weight_bytes=size * bytes_per_parameter, kv_bytes=0, state_bytes=memory.state_bytes(model))
+    else:
+        shape = _transformer(model, bytes_per_parameter, bytes_per_value, fields_of_step.get("gpus_per_copy", 1), expert_parallel)
+    return RLStep(**{**machine, **shape, **fields_of_step})
+
+
+def _transformer(model, b, b_kv, g, expert_parallel):
+    count, weights, mla = models.parameters(model), memory.weight_bytes(model, b), bool(model.latent)
+    stored = 1 if expert_parallel else g if mla else maximum(1, g / model.kv_heads)
+    return dict(parameters=sum(w.active for w in models.matrices(model)), total_parameters=count.total, weight_bytes=weights,
+                embedding_bytes=0 if model.tied else count.embedding * b, expert_bytes=count.experts * b,
+                expert_share=model.active_experts / model.experts if model.experts else 1,
+                kv_bytes=memory.kv_bytes_per_token(model, b_kv), pair_flops=flops.attention_flops_per_pair(model),
+                decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=mla), kv_copies=stored,
+                replicated_bytes=weights - count.experts * b if expert_parallel else 0)
+
+
+def lognormal_lengths(mean, variation, limit, count=64):
+    """A spread of completion lengths: ((share, tokens), ...) of a log-normal law cut off at a limit.
+
+    The count middle quantiles of exp(mu + s z), s^2 = ln(1 + variation^2), each cut at `limit`; mu is found so that the mean of the cut
+    lengths is `mean`.
+    Parameters: mean (tokens); variation, standard deviation over mean before the cut; limit (tokens), above mean; count of quantiles, the
+    number of sequences on a copy if the longest of them is to be typical.
+
+    >>> lengths = lognormal_lengths(795, 1.0, 4096, count=8)
+    >>> len(lengths), round(sum(share * tokens for share, tokens in lengths), 6)
+    (8, 795.0)
+    """
+    positive(limit - positive(mean, "mean", "tokens"), "limit - mean", "tokens")
+    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1)
+    quantiles = [NormalDist().inv_cdf((i + 0.5) / count) for i in range(count)]
+    cut = lambda mu: [min(limit, math.exp(mu + s * z)) for z in quantiles]
+    mu = _bisect(lambda mu: math.fsum(cut(mu)) / count - mean, math.log(mean) - s * s - 5 * s, math.log(limit) + 5 * s)
+    tokens = cut(mu)
+    return tuple((tokens.count(t) / count, t) for t in sorted(set(tokens)))
+
+
+def _bisect(rising, low, high):
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return (low + high) / 2
+
+
+# --------------------------------------------------------------------------------------------------------------------------- decode
+def _line_sum(start, stop, level, slope):
+    """Sum of level + slope t over t = start .. stop."""
+    return (stop - start + 1) * (level + slope * (start + stop) / 2)
+
+
+def sum_of_larger(start, stop, a, b):
+    """Sum over t = start .. stop of the larger of two straight lines a and b, each (level, slope): max(a0 + a1 t, b0 + b1 t).
+
+    The lines cross once at most, so a lies above b in one run at one end; what it adds there goes on top of the sum of b.
+
+    >>> sum_of_larger(1, 4, (0, 2), (5, 0)) == max(2, 5) + max(4, 5) + max(6, 5) + max(8, 5)
+    True
+    """
+    level, slope = a[0] - b[0], a[1] - b[1]
+    turn = minimum(maximum(floor(-level / where(slope == 0, 1, slope)), start - 1), stop)
+    before, after = _line_sum(start, turn, level, slope), _line_sum(turn + 1, stop, level, slope)
+    return _line_sum(start, stop, *b) + maximum(before, 0) + maximum(after, 0)
+
+
+def weights_read(step, rows):
+    """Weight bytes that one GPU reads in a decode step with `rows` sequences on its copy (B).
+
+    Equation: (W - R - embedding)/g + R - (E/g)(1 - s)^rows. R is replicated; of the routed experts E, each used by a token with
+    probability s, the share (1 - s)^rows is met by no row. Assumptions: routing even and independent.
+    """
+    split = (step.weight_bytes - step.replicated_bytes - step.embedding_bytes) / step.gpus_per_copy + step.replicated_bytes
+    return split - step.expert_bytes / step.gpus_per_copy * (1 - step.expert_share) ** rows
+
+
+def _runs(step):
+    """Runs of decode steps with the same sequences alive: (first, last step, share alive, cached tokens read as (level, slope)), the
+    tokens as a multiple of the batch."""
+    lengths = step.lengths if step.stragglers else ((1, step.mean_completion),)
+    start = 1
+    for k, (_, stop) in enumerate(lengths):
+        alive = sum(share for share, _ in lengths[k:])
+        final = sum(share * (step.prompt_tokens + tokens) for share, tokens in lengths[k:])
+        yield start, stop, alive, (final, 0) if step.context == "full" else (alive * step.prompt_tokens, alive)
+        start = stop + 1
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Decode of one wave on one copy of the weights: seconds; FLOPs on the copy; bytes that each of its GPUs moves; decode steps."""
+
+    seconds: object
+    flops: object
+    bytes: object
+    steps: object
+
+
+def decode(step, batch):
+    """Decode of one wave of `batch` sequences on one copy of the weights, all starting together. Returns: Decode.
+
+    Equation: sum over t of max(bytes_t / (mbu bandwidth), FLOPs_t / (decode_mfu g peak)); per GPU bytes_t = weights read
+    + n_t (2 state + kv c_t) kv_copies / g, FLOPs_t = n_t (2N + pair_flops c_t), with n_t sequences alive at context c_t (the token of
+    step t reads its own entry too).
+    """
+    seconds = work = moved = stop = 0
+    pair = step.pair_flops if step.decode_pair_flops is None else step.decode_pair_flops
+    entry = step.kv_copies * step.kv_bytes / step.gpus_per_copy
+    for start, stop, alive, (level, slope) in _runs(step):
+        rows = batch * alive
+        fixed = weights_read(step, rows) + rows * 2 * step.kv_copies * step.state_bytes / step.gpus_per_copy
+        transfer = (fixed + batch * entry * level, batch * entry * slope)
+        arithmetic = (rows * (2 * step.parameters + pair * step.prompt_tokens), rows * pair)
+        seconds += _seconds(step, start, stop, transfer, arithmetic)
+        work, moved = work + _line_sum(start, stop, *arithmetic), moved + _line_sum(start, stop, *transfer)
+    return Decode(seconds, work, moved, stop)
+
+
+def _seconds(step, start, stop, transfer, arithmetic):
+    transfer = tuple(roofline.transfer_seconds(part, step.bandwidth, step.mbu) for part in transfer)
+    if step.decode_bound == "memory":
+        return _line_sum(start, stop, *transfer)
+    rate = step.gpus_per_copy * step.peak
+    return sum_of_larger(start, stop, transfer, tuple(roofline.compute_seconds(part, rate, step.decode_mfu) for part in arithmetic))
+
+
+# --------------------------------------------------------------------------------------------------------------------------- memory
+def resident_bytes(step):
+    """Bytes that a sampling GPU holds before any cache (B).
+
+    Equation: overhead copies ((W - R)/g + R), and where rollout and training share GPUs held_state_bytes x trained parameters / gpus.
+    """
+    weights = (step.weight_bytes - step.replicated_bytes) / step.gpus_per_copy + step.replicated_bytes
+    state = step.held_state_bytes * step.trainable_share * step.all_parameters / step.gpus if step.rollout_gpus is None else 0
+    return step.overhead * step.copies * weights + state
+
+
+def sequence_bytes(step):
+    """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B)."""
+    return step.kv_copies * (step.kv_bytes * (step.prompt_tokens + step.longest) + step.state_bytes)
+
+
+def sequences_that_fit(step):
+    """Sequences that one copy of the weights holds at once, each with the longest length reserved (a whole number, 0 if none).
+
+    Equation: floor(g (memory - resident) / bytes of a sequence).
+    """
+    g = step.gpus_per_copy
+    return memory.sequences_that_fit(g * step.memory_bytes, g * resident_bytes(step), sequence_bytes(step))
+
+
+def waves(step):
+    """Equal batches, one after the other, into which memory splits the rollout: ceil(batch / sequences that fit); 1 if ignored.
+
+    Raises: ValueError where memory holds not even one sequence.
+    """
+    if step.capacity == "ignored":
+        return 1
+    return ceil(step.batch / positive(sequences_that_fit(step), "sequences that memory holds beside the weights"))
+
+
+def overflow_length(step, sequences=None):
+    """Longest completion with which so many sequences still fit on a copy (tokens): (g (memory - resident)/(n kv_copies) - state)/kv - prompt.
+
+    Parameters: step, an RLStep; sequences n (None: the batch). At or below 0 they fit at no length. Raises: ValueError for a model whose
+    cache does not grow.
+    """
+    n = step.batch if sequences is None else positive(sequences, "sequences")
+    room = step.gpus_per_copy * (step.memory_bytes - resident_bytes(step)) / (n * step.kv_copies)
+    return (room - step.state_bytes) / positive(step.kv_bytes, "kv_bytes", "B/token") - step.prompt_tokens
+
+
+# ------------------------------------------------------------------------------------------------------------------------- the step
+@dataclass(frozen=True)
+class Breakdown:
+    """What a step costs, phase by phase. A field is a number, an array or an expression, as the configuration was.
+
+    Tokens: sampled, trained on (epochs counted), passed forward (prefill and log-probabilities). decode_bytes: moved by each sampling GPU
+    (B) in decode_steps steps. batch: sequences per copy; fit: sequences that memory holds per copy; waves. held_bytes: weights, cache
+    of the whole batch at full length and training state that a sampling GPU would hold (B), of memory_bytes. ridge (FLOP/B).
+    """
+
+    prefill_seconds: object
+    decode_seconds: object
+    logprob_seconds: object
+    training_seconds: object
+    optimizer_seconds: object
+    other_seconds: object
+    step_seconds: object
+    prefill_flops: object
+    decode_flops: object
+    logprob_flops: object
+    training_flops: object
+    sampled_tokens: object
+    trained_tokens: object
+    forward_tokens: object
+    decode_bytes: object
+    decode_steps: object
+    batch: object
+    fit: object
+    waves: object
+    held_bytes: object
+    memory_bytes: object
+    sampling_gpus: object
+    training_gpus: object
+    gpus: object
+    peak: object
+    ridge: object
+
+    @property
+    def rollout_seconds(self):
+        """Prefill of the prompts and decode (s)."""
+        return self.prefill_seconds + self.decode_seconds
+
+    @property
+    def learning_seconds(self):
+        """Log-probability passes, training and optimizer (s)."""
+        return self.logprob_seconds + self.training_seconds + self.optimizer_seconds
+
+    @property
+    def rollout_share(self):
+        """The rollout's part of the seconds of all phases (0 to 1); other_seconds not counted."""
+        return self.rollout_seconds / (self.rollout_seconds + self.learning_seconds)
+
+    @property
+    def rollout_flops(self):
+        """FLOPs of prefill and decode."""
+        return self.prefill_flops + self.decode_flops
+
+    @property
+    def step_flops(self):
+        """FLOPs of all phases."""
+        return self.rollout_flops + self.logprob_flops + self.training_flops
+
+    @property
+    def rollout_mfu(self):
+        """FLOPs of the rollout over what the sampling GPUs could have done (0 to 1)."""
+        return roofline.mfu(self.rollout_flops, self.rollout_seconds, self.sampling_gpus * self.peak)
+
+    @property
+    def training_mfu(self):
+        """FLOPs of training over what the training GPUs could have done, the optimizer's time included (0 to 1)."""
+        return roofline.mfu(self.training_flops, self.training_seconds + self.optimizer_seconds, self.training_gpus * self.peak)
+
+    @property
+    def step_mfu(self):
+        """FLOPs of the step over what all GPUs could have done in its time (0 to 1)."""
+        return roofline.mfu(self.step_flops, self.step_seconds, self.gpus * self.peak)
+
+    @property
+    def intensity(self):
+        """FLOPs of decode per byte moved, over the whole rollout (FLOP/B)."""
+        return roofline.intensity(self.decode_flops, self.decode_bytes * self.sampling_gpus)
+
+    @property
+    def regime(self):
+        """Regime of decode: "memory-bound" where its intensity lies below the ridge point, else "compute-bound"."""
+        return where(self.intensity < self.ridge, "memory-bound", "compute-bound")
+
+    @property
+    def bytes_per_decode_step(self):
+        """Bytes that a GPU moves in a decode step, on average (B)."""
+        return self.decode_bytes / self.decode_steps
+
+    @property
+    def fits(self):
+        """Whether the batch is held at once, at full length."""
+        return self.fit >= self.batch
+
+    @property
+    def gpu_seconds(self):
+        """GPU-seconds paid for."""
+        return self.gpus * self.step_seconds
+
+
+def pass_flops(step):
+    """FLOPs of passes over known tokens: (prefill of all prompts, one forward pass over all samples, training).
+
+    Equation: prefill 2N P + a P(P+1)/2 a prompt; forward 2N T + a T(T+1)/2 a sample; training epochs ((6, or 4 under LoRA, + 2 with
+    recomputation) N T + (3, or 4) a T(T+1)/2) a sample. T: prompt P and completion; a: pair_flops; means over the lengths.
+    """
+    a, n, prompt = step.pair_flops, step.parameters, step.prompt_tokens
+    tokens = prompt + step.mean_completion
+    pairs = sum(share * _line_sum(1, prompt + count, 0, 1) for share, count in step.lengths)
+    prefill = where(step.shared_prompts, step.prompts, step.samples) * (2 * n * prompt + a * _line_sum(1, prompt, 0, 1))
+    training = step.epochs * step.samples * (step.train_rule * n * tokens + (3 + step.recompute) * a * pairs)
+    return prefill, step.samples * (2 * n * tokens + a * pairs), training
+
+
+def step(config):
+    """Seconds, FLOPs, bytes, tokens and memory of one step, by phase.
+
+    Equation: rollout = (prefill + waves x decode of one wave) / rollout_uses; passes over known tokens FLOPs / (mfu gpus peak); optimizer
+    bytes / (mbu gpus bandwidth). The step is the sum, or the longer side where sampling and training overlap, plus other_seconds.
+    Parameters: config, an RLStep. Returns: Breakdown.
+    Raises: ValueError where memory holds not even one sequence (capacity "waves").
+
+    >>> printed = step(printed_page())
+    >>> round(printed.rollout_seconds, 1), round(printed.rollout_share, 3), printed.regime
+    (145.2, 0.75, 'memory-bound')
+    """
+    c, rounds = config, waves(config)
+    wave, repeated = decode(c, c.batch / rounds), rounds / c.rollout_uses
+    prefill, forward, training = pass_flops(c)
+    prefill, forward = prefill / c.rollout_uses, (c.reference + c.policy_logprobs) * forward / c.rollout_uses
+    seconds = lambda work, gpus: roofline.compute_seconds(work, gpus * c.peak, c.mfu)
+    update = roofline.transfer_seconds(c.optimizer_bytes * c.trainable_share * c.all_parameters, c.gpus * c.bandwidth, c.mbu)
+    rollout = seconds(prefill, c.sampling_gpus) + repeated * wave.seconds
+    learning = seconds(forward, c.gpus) + seconds(training, c.gpus) + update
+    finished, prompts = c.samples * (c.prompt_tokens + c.mean_completion), where(c.shared_prompts, c.prompts, c.samples)
+    return Breakdown(
+        prefill_seconds=seconds(prefill, c.sampling_gpus), decode_seconds=repeated * wave.seconds, logprob_seconds=seconds(forward, c.gpus),
+        training_seconds=seconds(training, c.gpus), optimizer_seconds=update, other_seconds=c.other_seconds,
+        step_seconds=where(c.overlap, maximum(rollout, learning), rollout + learning) + c.other_seconds,
+        prefill_flops=prefill, decode_flops=repeated * wave.flops * c.sampling_gpus / c.gpus_per_copy, logprob_flops=forward,
+        training_flops=training, sampled_tokens=c.samples * c.mean_completion / c.rollout_uses, trained_tokens=c.epochs * finished,
+        forward_tokens=(prompts * c.prompt_tokens + (c.reference + c.policy_logprobs) * finished) / c.rollout_uses,
+        decode_bytes=repeated * wave.bytes, decode_steps=repeated * wave.steps, batch=c.batch, fit=sequences_that_fit(c), waves=rounds,
+        held_bytes=resident_bytes(c) + c.batch * sequence_bytes(c) / c.gpus_per_copy, memory_bytes=c.memory_bytes,
+        sampling_gpus=c.sampling_gpus, training_gpus=c.gpus, gpus=c.all_gpus, peak=c.peak, ridge=roofline.ridge(c.peak, c.bandwidth))
+
+
+def sweep(config, chunk=2**14):
+    """`step` for whole arrays: fields of `config` that are one-dimensional arrays of one length are taken element by element.
+
+    Worked off in chunks that stay in the processor's cache. Parameters: config, an RLStep with at least one array; chunk, elements at a
+    time. Returns: Breakdown whose dependent fields are float64 arrays, equal to `step` of each element. Raises: ValueError for arrays
+    of other shapes, or none.
+    """
+    varied = {f.name: v for f in fields(config) if is_array(v := getattr(config, f.name))}
+    shapes = {v.shape for v in varied.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise ValueError(f"array fields must be one-dimensional and of one length, got shapes {sorted(shapes)}")
+    size, out = next(iter(shapes))[0], {}
+    for start in range(0, size, whole(chunk, "chunk", "elements", 1)):
+        part = step(replace(config, **{name: v[start:start + chunk] for name, v in varied.items()}))
+        for f in fields(part):
+            value = getattr(part, f.name)
+            if is_array(value):
+                out.setdefault(f.name, sys.modules["numpy"].empty(size))[start:start + chunk] = value
+            else:
+                out[f.name] = value
+    return Breakdown(**out)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ crossover
+def with_completion(config, tokens):
+    """The same step with another mean completion (tokens); a distribution keeps its shape."""
+    scale = tokens / config.mean_completion
+    scaled = tuple((share, length * scale) for share, length in config.lengths)
+    return replace(config, completion=scaled if isinstance(config.completion, tuple) else tokens)
+
+
+def crossover_length(config, low=1, high=2**20):
+    """Mean completion at which rollout and learning take equally long (tokens), by bisection.
+
+    Learning is what the configuration counts of log-probabilities, training and optimizer. Parameters: config, an RLStep (its own
+    completion does not matter but for its shape); low, high: range searched (tokens), the latter cut where not one sequence fits.
+    Returns: tokens; None where the same side is longer at both ends, so that no crossing is known.
+    """
+    def lead(tokens):
+        result = step(with_completion(config, tokens))
+        return result.rollout_seconds - result.learning_seconds
+    if config.capacity == "waves" and config.kv_bytes > 0:
+        high = min(high, overflow_length(config, 1) * config.mean_completion / config.longest)
+    if lead(low) >= 0 or lead(high) <= 0:
+        return None
+    return _bisect(lead, low, high)
+
+
+# ---------------------------------------------------------------------------------------------------------------------------- money
+@dataclass(frozen=True)
+class Prices:
+    """Dollars per million tokens: sampled (decode), trained on (training and optimizer), passed forward (prefill and log-probabilities;
+    None where there are none)."""
+
+    sampled: object
+    trained: object
+    forward: object
+
+
+def step_dollars(result, dollars_per_gpu_hour):
+    """Bill of a step ($): GPU-seconds / 3600 x price. Parameters: result, a Breakdown; dollars_per_gpu_hour."""
+    return result.gpu_seconds / 3600 * nonnegative(dollars_per_gpu_hour, "dollars_per_gpu_hour", "$")
+
+
+def token_prices(result, dollars_per_gpu_hour):
+    """What a step's tokens cost on rented GPUs ($ per million), by kind of work.
+
+    Equation: the step's bill, shared out in proportion to the seconds of the phases, over the tokens of each. What waits or runs beside
+    (other_seconds, idle GPUs) is paid by all in that proportion.
+    Parameters: result, a Breakdown; dollars_per_gpu_hour. Returns: Prices.
+    """
+    bill = step_dollars(result, dollars_per_gpu_hour) / (result.rollout_seconds + result.learning_seconds)
+    per_million = lambda seconds, tokens: bill * seconds / tokens * 10**6
+    known = is_array(result.forward_tokens) or is_symbolic(result.forward_tokens) or result.forward_tokens > 0
+    return Prices(per_million(result.decode_seconds, result.sampled_tokens),
+                  per_million(result.training_seconds + result.optimizer_seconds, result.trained_tokens),
+                  per_million(result.prefill_seconds + result.logprob_seconds, result.forward_tokens) if known else None)
+
+
+def metered_dollars(result, prices):
+    """Bill of a step where tokens are metered ($): sum of tokens x price.
+
+    Parameters: result, a Breakdown; prices, Prices in $ per million tokens (`forward` is a service's prefill price).
+    Raises: ValueError for forward tokens without a price.
+    """
+    forward = 0 if prices.forward is None and not is_array(result.forward_tokens) and result.forward_tokens == 0 else prices.forward
+    lines = ((result.sampled_tokens, prices.sampled, "sampled"), (result.trained_tokens, prices.trained, "trained"),
+             (result.forward_tokens, forward, "forward"))
+    return sum(tokens * nonnegative(price, name, "$ per million tokens") for tokens, price, name in lines) / 10**6

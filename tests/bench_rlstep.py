@@ -1,0 +1,41 @@
+"""How much faster a sweep is than one call at a time, in one run: python tests/bench_rlstep.py [configurations] [scalar calls]
+
+Both give every output, with the configurations built beforehand. The scalar side is timed on a sample and scaled; best of three, alternating.
+"""
+import sys
+import time
+import tracemalloc
+from dataclasses import fields
+
+import numpy
+
+from test_rlstep import random_fields, row_config
+from workloads import rlstep
+
+
+def seconds(work):
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def ratio(size=10**6, sample=10_000):
+    """(seconds of the sweep, seconds of as many scalar calls, peak memory over input and output memory)."""
+    columns = random_fields(numpy.random.default_rng(1), size)
+    config, alone = rlstep.RLStep(**columns), [row_config(columns, i) for i in range(sample)]
+    swept, called = [], []
+    for _ in range(3):
+        swept.append(seconds(lambda: rlstep.sweep(config)))
+        called.append(seconds(lambda: [rlstep.step(c) for c in alone]) * size / sample)
+    tracemalloc.start()
+    result = rlstep.sweep(config)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    size_of = lambda obj: sum(v.nbytes for f in fields(obj) if isinstance(v := getattr(obj, f.name), numpy.ndarray))
+    return min(swept), min(called), (size_of(config) + peak) / (size_of(config) + size_of(result))
+
+
+if __name__ == "__main__":
+    swept, called, memory = ratio(*map(int, sys.argv[1:]))
+    print(f"sweep {swept:.3f} s, scalar calls {called:.1f} s, ratio {called / swept:.0f}, peak memory {memory:.2f} x inputs and outputs")
+    sys.exit(0 if called >= 20 * swept and memory <= 3 else 1)

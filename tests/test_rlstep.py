@@ -1,0 +1,405 @@
+"""One RL step against hand formulas, a token-by-token loop, SymPy, and laws it must obey."""
+import ast
+import math
+import random
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workloads import hardware, models, rlstep
+from workloads.rlstep import RLStep, printed_page, step
+
+LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
+
+
+# ------------------------------------------------------------------------------------------------------------- hand-worked values
+def printed(length):
+    """The printed table by hand: 16 GB of weights and 128 sequences of 128 kB/token at full length, 3.35 TB/s at 70%; 4N at 35% of 8 x 990."""
+    rollout = length * (16e9 + 128 * length * 128e3) / (3.35e12 * 0.7)
+    return rollout, 1024 * length * 4 * 8e9 / (8 * 990e12 * 0.35)
+
+
+@pytest.mark.parametrize("length, rollout, training, share", [(512, 5.3, 6.1, 47), (1024, 14.3, 12.1, 54), (2048, 43.3, 24.2, 64),
+                                                              (4096, 2.4 * 60, 48.4, 75), (8192, 8.7 * 60, 1.6 * 60, 84), (16384, 33.1 * 60, 3.2 * 60, 91)])
+def test_printed_table_follows_from_the_hidden_assumptions(length, rollout, training, share):
+    result = step(printed_page(length))
+    assert (result.rollout_seconds, result.training_seconds) == pytest.approx(printed(length), rel=1e-12)
+    assert result.rollout_seconds == pytest.approx(rollout, abs=0.05 if rollout < 100 else 3)
+    assert result.training_seconds == pytest.approx(training, abs=0.05 if training < 60 else 3)
+    assert round(100 * result.rollout_share) == share
+
+
+def test_printed_flops_are_2n_and_6n_while_the_time_is_4n():
+    times, counts = step(printed_page(4096)), step(printed_page(4096, lora=False))
+    assert times.rollout_flops == pytest.approx(67.1e15, rel=1e-3) and counts.training_flops == pytest.approx(201.3e15, rel=1e-3)
+    assert counts.training_flops / times.training_seconds / (8 * 990e12) == pytest.approx(0.525, rel=1e-12)
+
+
+@pytest.mark.parametrize("length, share, with_reference", [(512, 33.4, 27.3), (1024, 38.2, 31.7), (2048, 45.9, 38.9), (4096, 56.8, 49.6),
+                                                           (8192, 69.2, 62.7), (16384, 80.4, 75.5)])
+def test_corrected_shares_by_hand(length, share, with_reference):
+    rollout = (length * 16e9 + 128 * 147456 * length * (length + 1) / 2) / (3.35e12 * 0.7)
+    token = 1024 * length * 8e9 / (8 * 990e12 * 0.35)
+    bare = RLStep(completion=length, capacity="ignored", optimizer_bytes=0)
+    for config, rule, expected in ((replace(bare, reference=False), 6, share), (bare, 8, with_reference)):
+        assert step(config).rollout_share == pytest.approx(rollout / (rollout + rule * token), rel=1e-12)
+        assert round(100 * step(config).rollout_share, 1) == expected
+
+
+@pytest.mark.parametrize("length, number", [(512, 1), (2048, 1), (4096, 2), (8192, 3), (16384, 6)])
+def test_memory_waves_by_hand(length, number):
+    room = 80e9 - 1.2 * 16e9
+    assert step(RLStep(completion=length)).waves == number == math.ceil(128 / (room // (147456 * length)))
+
+
+def test_waves_repeat_the_weights_but_not_the_cache():
+    free, crowded = step(RLStep(capacity="ignored")), step(RLStep())
+    assert crowded.decode_bytes - free.decode_bytes == pytest.approx(4096 * 16e9)
+    assert crowded.decode_flops == pytest.approx(free.decode_flops)
+
+
+def test_published_step_of_2048_completions_by_hand():
+    config = RLStep(completion=((1, 795), (0, 4096)), prompts=2048, group=1, kv_bytes=131072, capacity="ignored", policy_logprobs=True)
+    result = step(config)
+    assert result.decode_seconds == pytest.approx((4096 * 16e9 + 256 * 795 * 796 / 2 * 131072) / (3.35e12 * 0.7), rel=1e-12)
+    assert result.training_seconds == pytest.approx(28.19, abs=0.01) and result.logprob_seconds == pytest.approx(18.80, abs=0.01)
+
+
+def test_crossover_lengths_by_hand():
+    """L c N n_all/(8 peak mfu) = L (W + n kv L)/(bw mbu): linear in L after one division."""
+    per_token, weights = 1024 * 8e9 / (8 * 990e12 * 0.35), 16e9 / (3.35e12 * 0.7)
+    cache = 128 / (3.35e12 * 0.7)
+    assert rlstep.crossover_length(printed_page()) == pytest.approx((4 * per_token - weights) / (cache * 128e3), rel=1e-9)
+    average = printed_page(context="average", kv_bytes=147456, lora=False)
+    assert rlstep.crossover_length(average) == pytest.approx((6 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
+    assert rlstep.crossover_length(replace(average, reference=True)) == pytest.approx((8 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
+
+
+# --------------------------------------------------------------------------------------------------------- token-by-token oracle
+def loop(config, batch):
+    """Decode token by token, one sequence at a time: seconds, FLOPs, bytes per GPU. `config.completion` in whole tokens."""
+    sequences = [int(tokens) for share, tokens in config.lengths for _ in range(round(share * batch))]
+    assert len(sequences) == batch
+    g, seconds, work, moved = config.gpus_per_copy, 0, 0, 0
+    for t in range(1, max(sequences) + 1):
+        alive = [s for s in sequences if s >= t]
+        contexts = [config.prompt_tokens + (s if config.context == "full" else t) for s in alive]
+        experts = config.expert_bytes * (1 - (1 - config.expert_share) ** len(alive))
+        dense = config.weight_bytes - config.embedding_bytes - config.expert_bytes - config.replicated_bytes
+        read = (dense + experts) / g + config.replicated_bytes + config.kv_copies * sum(config.kv_bytes * c + 2 * config.state_bytes for c in contexts) / g
+        done = sum(2 * config.parameters + config.pair_flops * (config.prompt_tokens + t) for _ in alive)
+        compute = 0 if config.decode_bound == "memory" else done / (g * config.peak * config.decode_mfu)
+        seconds, work, moved = seconds + max(read / (config.bandwidth * config.mbu), compute), work + done, moved + read
+    return seconds, work, moved
+
+
+def decoded(config, batch):
+    result = rlstep.decode(config, batch)
+    return result.seconds, result.flops, result.bytes
+
+
+@pytest.mark.parametrize("changes", [
+    {}, {"context": "full"}, {"prompt_tokens": 200}, {"pair_flops": 589824, "prompt_tokens": 50}, {"decode_mfu": 0.3}, {"decode_mfu": 0.3, "decode_bound": "memory"},
+    {"decode_mfu": 0.24, "pair_flops": 40_000_000}, {"state_bytes": 21_299_200, "kv_bytes": 0}, {"gpus_per_copy": 2, "kv_copies": 2},
+    {"gpus_per_copy": 8, "replicated_bytes": 2e9}, {"expert_bytes": 12e9, "expert_share": 1 / 16}, {"embedding_bytes": 1e9}])
+@pytest.mark.parametrize("completion", [97, ((0.25, 20), (0.5, 61), (0.25, 130))])
+def test_decode_equals_a_loop_over_tokens(changes, completion):
+    config = RLStep(completion=completion, **changes)
+    for batch in (4, 96, 256):
+        assert decoded(config, batch) == pytest.approx(loop(config, batch), rel=1e-11)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6, unique=True), st.integers(0, 90), st.floats(0.05, 1), st.integers(0, 3 * 10**8),
+       st.sampled_from(["average", "full"]), st.integers(1, 40))
+def test_decode_equals_a_loop_for_any_lengths(tokens, prompt, decode_mfu, pair, context, each):
+    completion = tuple((1 / len(tokens), t) for t in sorted(tokens))
+    config = RLStep(completion=completion, prompt_tokens=prompt, decode_mfu=decode_mfu, pair_flops=pair, context=context)
+    assert decoded(config, each * len(tokens)) == pytest.approx(loop(config, each * len(tokens)), rel=1e-10)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 20), st.integers(0, 40), *[st.floats(-50, 50)] * 4)
+def test_sum_of_larger_equals_a_loop(start, extra, a0, a1, b0, b1):
+    by_hand = math.fsum(max(a0 + a1 * t, b0 + b1 * t) for t in range(start, start + extra + 1))
+    assert rlstep.sum_of_larger(start, start + extra, (a0, a1), (b0, b1)) == pytest.approx(by_hand, rel=1e-9, abs=1e-6)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- symbols
+def test_symbols_give_the_closed_form():
+    n, w, k, length, rate = sympy.symbols("N W k L r", positive=True)
+    config = RLStep(completion=length, parameters=n, weight_bytes=w, kv_bytes=k, bandwidth=rate, mbu=1, decode_bound="memory", capacity="ignored")
+    result = step(config)
+    assert sympy.simplify(result.decode_seconds - (w * length + 128 * k * length * (length + 1) / 2) / rate) == 0
+    assert sympy.simplify(result.training_flops - 6 * n * 1024 * length) == 0
+    assert sympy.simplify(result.step_flops - 10 * n * 1024 * length) == 0
+
+
+def test_crossover_of_the_algebra_is_the_crossover_of_the_search():
+    length = sympy.Symbol("L", positive=True)
+    config = printed_page(length, context="average", kv_bytes=147456, lora=False, reference=True, mbu=sympy.Rational(7, 10), mfu=sympy.Rational(35, 100))
+    result = step(config)
+    roots = sympy.solve(sympy.Eq(result.rollout_seconds, result.learning_seconds), length)
+    numeric = printed_page(context="average", kv_bytes=147456, lora=False, reference=True)
+    assert [float(root) for root in roots] == [pytest.approx(rlstep.crossover_length(numeric), rel=1e-9)]
+
+
+def test_share_of_rollout_tends_to_one_with_length():
+    length = sympy.Symbol("L", positive=True)
+    result = step(RLStep(completion=length, decode_bound="memory", capacity="ignored", mbu=sympy.Rational(7, 10), mfu=sympy.Rational(7, 20), overhead=1))
+    assert sympy.limit(result.rollout_share, length, sympy.oo) == 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------------- laws
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0.3, 1), st.floats(0.1, 0.9), st.sampled_from([True, False]))
+def test_rollout_share_rises_with_length(length, more, mbu, mfu, lora):
+    config = RLStep(mbu=mbu, mfu=mfu, lora=lora, optimizer_bytes=0, capacity="ignored")
+    shares = [step(replace(config, completion=tokens)).rollout_share for tokens in (length, length + more)]
+    assert shares[0] < shares[1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(64, 20_000), st.integers(1, 512))
+def test_waves_only_add_time(length, prompts):
+    config = RLStep(completion=length, prompts=prompts)
+    assert step(config).rollout_seconds >= step(replace(config, capacity="ignored")).rollout_seconds * (1 - 1e-12)
+    assert (step(config).waves == 1) == (length <= rlstep.overflow_length(config)) == step(config).fits
+
+
+SLOWER = [("reference", False, True), ("policy_logprobs", False, True), ("recompute", False, True), ("lora", True, False), ("context", "average", "full"),
+          ("decode_bound", "memory", "roofline"), ("capacity", "ignored", "waves"), ("epochs", 1, 2), ("rollout_uses", 2, 1), ("shared_prompts", True, False),
+          ("prompt_tokens", 0, 500), ("pair_flops", 0, 589824), ("optimizer_bytes", 0, 28), ("held_state_bytes", 0, 14), ("copies", 1, 2), ("other_seconds", 0, 9),
+          ("kv_bytes", 128000, 147456), ("mfu", 0.5, 0.35), ("mbu", 0.9, 0.7), ("decode_mfu", 1, 0.05), ("kv_copies", 1, 2), ("replicated_bytes", 0, 1e9)]
+
+
+@pytest.mark.parametrize("name, faster, slower", SLOWER)
+def test_each_switch_moves_the_step_the_way_it_should(name, faster, slower):
+    base = RLStep(completion=8192, prompt_tokens=300, gpus_per_copy=1 if name in ("held_state_bytes", "copies") else 2, decode_mfu=0.1)
+    a, b = (step(replace(base, **{name: value})) for value in (faster, slower))
+    assert a.step_seconds < b.step_seconds
+
+
+def test_a_slow_compute_roof_makes_decode_compute_bound():
+    assert step(RLStep(completion=64, prompts=512)).regime == "compute-bound"
+    assert step(RLStep(completion=64, prompts=512, decode_bound="memory")).decode_seconds < step(RLStep(completion=64, prompts=512)).decode_seconds
+
+
+def test_stragglers_cost_the_weights_until_the_longest_ends():
+    spread = RLStep(completion=((0.9, 1000), (0.1, 4000)), capacity="ignored")
+    even = replace(spread, stragglers=False)
+    assert step(spread).decode_seconds > step(even).decode_seconds
+    assert step(spread).sampled_tokens == pytest.approx(step(even).sampled_tokens) == 1024 * 1300
+    assert step(spread).decode_steps == 4000 and step(even).decode_steps == pytest.approx(1300)
+
+
+def test_phases_add_up_on_shared_gpus_and_overlap_on_separate_ones():
+    shared = step(RLStep(prompt_tokens=100, other_seconds=7))
+    assert shared.step_seconds == pytest.approx(shared.rollout_seconds + shared.learning_seconds + 7)
+    apart = RLStep(rollout_gpus=8)
+    turns, together = step(apart), step(replace(apart, overlap=True))
+    assert turns.step_seconds == pytest.approx(turns.rollout_seconds + turns.learning_seconds)
+    assert together.step_seconds == pytest.approx(max(turns.rollout_seconds, turns.learning_seconds))
+    assert turns.gpu_seconds == pytest.approx(16 * turns.step_seconds)
+
+
+def test_rollouts_used_twice_halve_the_rollout_and_the_log_probabilities_only():
+    once, twice = step(RLStep()), step(RLStep(rollout_uses=2))
+    for name in ("decode_seconds", "decode_flops", "logprob_seconds", "sampled_tokens", "decode_bytes"):
+        assert getattr(once, name) == pytest.approx(2 * getattr(twice, name))
+    assert once.training_seconds == twice.training_seconds and once.intensity == pytest.approx(twice.intensity)
+
+
+def test_pooled_memory_by_hand_and_state_of_training():
+    pooled = printed_page(640, gpus_per_copy=8, copies=2)
+    assert step(pooled).fit == 7343 and rlstep.sequences_that_fit(printed_page(4096, copies=2, kv_bytes=147456)) * 8 == 544
+    held = step(replace(pooled, held_state_bytes=14)).held_bytes
+    assert 8 * held / 640e9 == pytest.approx((38.4e9 + 112e9 + 1024 * 640 * 128e3) / 640e9, rel=1e-12)
+
+
+def test_utilisations_and_intensity_by_hand():
+    result = step(RLStep(reference=False, capacity="ignored", optimizer_bytes=0))
+    assert result.rollout_mfu == pytest.approx(67.108864e15 / (8 * 990e12 * result.rollout_seconds), rel=1e-12)
+    assert result.training_mfu == pytest.approx(0.35, rel=1e-12)
+    assert result.intensity == pytest.approx(128 * 16e9 / (16e9 + 128 * 147456 * 2048.5), rel=1e-12)
+    assert 0 < result.step_mfu < 0.35 and result.bytes_per_decode_step == pytest.approx(16e9 + 128 * 147456 * 2048.5)
+
+
+def test_nothing_is_tuned_to_eight_billion_parameters():
+    """Twice the model on twice the bandwidth and peak: the same times."""
+    big = RLStep(parameters=16 * 10**9, weight_bytes=32 * 10**9, kv_bytes=2 * 147456, bandwidth=6.7e12, peak=1980e12, memory_bytes=160e9)
+    for f in ("decode_seconds", "training_seconds", "logprob_seconds", "optimizer_seconds", "waves"):
+        assert getattr(step(big), f) == pytest.approx(getattr(step(RLStep()), f), rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------------- models, parallelism
+def test_model_configuration_takes_exact_counts():
+    config = rlstep.for_model(models.model("Qwen3-8B"), hardware.accelerator("H100 SXM"), completion=1000, prompt_tokens=0)
+    assert (config.kv_bytes, config.pair_flops, config.all_parameters) == (147456, 589824, 8_190_735_360)
+    assert rlstep.weights_read(config, 1) == 15_136_811_008
+    assert step(config).training_flops == pytest.approx(1024 * (6 * 7_568_097_280 * 1000 + 3 * 589824 * 1000 * 1001 / 2), rel=1e-12)
+
+
+def test_a_mixture_of_experts_reads_more_experts_with_more_sequences():
+    config = rlstep.for_model(models.model("Qwen3-30B-A3B"), hardware.accelerator("H100 SXM"))
+    reads = [rlstep.weights_read(config, rows) for rows in (1, 8, 64, 512)]
+    assert reads == sorted(reads) and reads[-1] == pytest.approx(config.weight_bytes - config.embedding_bytes, rel=1e-6)
+    assert reads[0] == pytest.approx(config.weight_bytes - config.embedding_bytes - config.expert_bytes * (1 - 8 / 128))
+
+
+def test_latent_cache_is_not_split_by_tensor_parallelism():
+    v3, card = models.model("DeepSeek-V3"), hardware.accelerator("H200")
+    tensor = rlstep.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16)
+    expert = rlstep.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16, expert_parallel=True)
+    assert tensor.kv_copies == 16 and expert.kv_copies == 1 and expert.replicated_bytes < 0.05 * expert.weight_bytes
+    assert step(expert).fit > 10 * step(replace(tensor, capacity="ignored")).fit > 0
+    llama = rlstep.for_model(models.model("Llama-3.1-70B"), hardware.accelerator("H100 SXM"), gpus_per_copy=8)
+    assert llama.kv_copies == 1 and rlstep.for_model(models.model("Llama-3.1-70B"), card, gpus=16, gpus_per_copy=16).kv_copies == 2
+
+
+def test_a_model_that_fits_no_gpu_is_refused_and_runs_when_split():
+    llama, card = models.model("Llama-3.1-70B"), hardware.accelerator("H100 SXM")
+    with pytest.raises(ValueError, match="memory"):
+        step(rlstep.for_model(llama, card))
+    assert step(rlstep.for_model(llama, card, gpus_per_copy=4)).waves >= 1
+
+
+def test_a_state_of_constant_size_makes_decode_linear_in_length():
+    card = hardware.accelerator("H100 SXM")
+    seconds = [step(rlstep.for_model(models.model("RWKV-7-2.9B"), card, completion=n)).decode_seconds for n in (1000, 2000, 4000)]
+    assert seconds == pytest.approx([seconds[0], 2 * seconds[0], 4 * seconds[0]], rel=1e-12)
+    with pytest.raises(ValueError, match="kv_bytes"):
+        rlstep.overflow_length(rlstep.for_model(models.model("RWKV-7-2.9B"), card))
+
+
+# ------------------------------------------------------------------------------------------------------------------------- lengths
+@settings(max_examples=50, deadline=None)
+@given(st.floats(50, 3000), st.floats(0.1, 2), st.integers(1, 200))
+def test_lognormal_lengths_keep_the_mean_and_the_limit(mean, variation, count):
+    lengths = rlstep.lognormal_lengths(mean, variation, 4096, count)
+    assert sum(share for share, _ in lengths) == pytest.approx(1)
+    assert sum(share * tokens for share, tokens in lengths) == pytest.approx(mean, rel=1e-6)
+    assert max(tokens for _, tokens in lengths) <= 4096
+    step(RLStep(completion=lengths))
+
+
+def test_a_distribution_keeps_its_shape_when_rescaled():
+    config = rlstep.with_completion(RLStep(completion=((0.5, 100), (0.5, 300))), 400)
+    assert config.lengths == ((0.5, pytest.approx(200)), (0.5, pytest.approx(600)))
+    crossing = rlstep.crossover_length(replace(config, capacity="ignored"))
+    at = step(rlstep.with_completion(replace(config, capacity="ignored"), crossing))
+    assert at.rollout_seconds == pytest.approx(at.learning_seconds, rel=1e-9)
+
+
+def test_no_crossover_is_none():
+    assert rlstep.crossover_length(RLStep(prompts=1, group=1, optimizer_bytes=0)) is None
+    assert rlstep.crossover_length(RLStep(mbu=1, decode_bound="memory", kv_bytes=1, mfu=0.01)) is None
+
+
+# --------------------------------------------------------------------------------------------------------------------------- money
+def test_prices_share_out_the_whole_bill():
+    for config in (RLStep(), RLStep(prompt_tokens=400, other_seconds=30), RLStep(rollout_gpus=4, overlap=True)):
+        result = step(config)
+        prices = rlstep.token_prices(result, 2.0)
+        assert rlstep.metered_dollars(result, prices) == pytest.approx(rlstep.step_dollars(result, 2.0), rel=1e-12)
+
+
+def test_prices_by_hand():
+    result = step(printed_page())
+    prices = rlstep.token_prices(result, 3.0)
+    assert prices.sampled == pytest.approx(8 * result.rollout_seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
+    assert prices.trained == pytest.approx(8 * result.training_seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
+    assert prices.forward is None
+    assert rlstep.metered_dollars(result, rlstep.Prices(1.0, 2.0, None)) == pytest.approx(3 * 1024 * 4096 / 1e6)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ must raise
+@pytest.mark.parametrize("changes, name", [
+    ({"completion": 0}, "completion"), ({"completion": math.nan}, "completion"), ({"completion": ()}, "completion"), ({"completion": ((0.5, 100),)}, "shares"),
+    ({"completion": ((0.5, 200), (0.5, 100))}, "growth"), ({"completion": ((1.5, 200), (-0.5, 300))}, "share"), ({"mfu": 1.2}, "mfu"), ({"mbu": 0}, "mbu"),
+    ({"decode_mfu": -1}, "decode_mfu"), ({"kv_bytes": -1}, "kv_bytes"), ({"gpus": 0}, "gpus"), ({"context": "mean"}, "context"), ({"lora": 2}, "lora"),
+    ({"capacity": "maybe"}, "capacity"), ({"overlap": True}, "rollout_gpus"), ({"stragglers": 0.5}, "stragglers"), ({"rollout_gpus": 0}, "rollout_gpus"),
+    ({"parameters": "8B"}, "parameters"), ({"peak": math.inf}, "peak"), ({"lora": numpy.array([0.0, 2.0])}, "lora")])
+def test_bad_configurations_are_refused_by_name(changes, name):
+    with pytest.raises(ValueError, match=name):
+        RLStep(**changes)
+
+
+def test_bad_calls_are_refused():
+    with pytest.raises(ValueError, match="limit"):
+        rlstep.lognormal_lengths(5000, 1, 4096)
+    with pytest.raises(ValueError, match="memory"):
+        step(RLStep(completion=500_000))
+    with pytest.raises(ValueError, match="array"):
+        rlstep.sweep(RLStep())
+    with pytest.raises(ValueError, match="length"):
+        rlstep.sweep(RLStep(completion=numpy.ones(3), gpus=numpy.ones(4)))
+    with pytest.raises(ValueError, match="forward"):
+        rlstep.metered_dollars(step(RLStep()), rlstep.Prices(1.0, 1.0, None))
+    with pytest.raises(ValueError, match="dollars"):
+        rlstep.token_prices(step(RLStep()), -1)
+
+
+# --------------------------------------------------------------------------------------------------------------------------- sweep
+def random_fields(rng, size):
+    """Arrays for a mixed sweep: four model shapes, several machines, loads and switches; every row fits memory."""
+    shape = [(models.model(m), g) for m, g in (("Qwen3-8B", 1), ("Llama-3.1-8B", 1), ("Qwen3-30B-A3B", 4), ("Llama-3.1-70B", 8))]
+    card = hardware.accelerator("H200")
+    picks = rng.integers(len(shape), size=size)
+    configs = [rlstep.for_model(m, card, gpus=8, gpus_per_copy=g) for m, g in shape]
+    names = ("parameters", "total_parameters", "weight_bytes", "embedding_bytes", "expert_bytes", "expert_share", "kv_bytes", "pair_flops", "gpus_per_copy")
+    columns = {name: numpy.array([getattr(c, name) for c in configs])[picks] for name in names}
+    return {**columns, "completion": rng.integers(16, 8192, size), "prompts": rng.integers(1, 512, size), "group": rng.integers(1, 33, size),
+            "prompt_tokens": rng.integers(0, 2000, size), "mbu": rng.uniform(0.3, 1, size), "mfu": rng.uniform(0.1, 0.7, size),
+            "decode_mfu": rng.uniform(0.2, 1, size), "lora": rng.integers(0, 2, size), "epochs": rng.integers(1, 5, size),
+            "memory_bytes": numpy.full(size, card.memory_bytes), "bandwidth": rng.uniform(2e12, 8e12, size), "peak": rng.uniform(3e14, 2e15, size)}
+
+
+def row_config(columns, i):
+    """One row with plain numbers, whole ones as ints: the scalar path."""
+    return RLStep(**{name: bool(v[i]) if name == "lora" else v[i].item() for name, v in columns.items()})
+
+
+def test_sweep_equals_scalar_calls_on_a_thousand_rows():
+    columns = random_fields(numpy.random.default_rng(7), 1000)
+    swept = rlstep.sweep(RLStep(**columns), chunk=300)
+    for i in range(1000):
+        alone = step(row_config(columns, i))
+        for f in fields(alone):
+            value = getattr(swept, f.name)
+            value = value[i] if isinstance(value, numpy.ndarray) else value
+            assert value == pytest.approx(getattr(alone, f.name), rel=1e-12, abs=0), f.name
+    assert {swept.waves.max() > 1, swept.waves.min() == 1} == {True}
+    assert set(numpy.unique(swept.regime)) == {"memory-bound", "compute-bound"}
+
+
+def test_whole_number_arrays_do_not_overflow():
+    size = numpy.array([10**6, 2 * 10**6])
+    result = rlstep.sweep(RLStep(prompts=size, parameters=numpy.array([10**12, 10**12]), capacity="ignored"))
+    assert result.training_flops[1] == 6 * 10**12 * 2 * 10**6 * 16 * 4096 > 2**63
+
+
+def test_a_sweep_refuses_rows_without_room_and_bad_elements():
+    with pytest.raises(ValueError, match="memory"):
+        rlstep.sweep(RLStep(completion=numpy.array([100.0, 1e6])))
+    with pytest.raises(ValueError, match="mfu"):
+        RLStep(mfu=numpy.array([0.3, 1.3]))
+
+
+def test_sweep_rows_are_independent_of_the_chunk():
+    columns = random_fields(numpy.random.default_rng(3), 500)
+    one, many = (rlstep.sweep(RLStep(**columns), chunk=chunk) for chunk in (10**6, 17))
+    assert all(numpy.array_equal(getattr(one, f.name), getattr(many, f.name)) for f in fields(one))
+
+
+def test_module_needs_the_standard_library_only():
+    tree = ast.parse(Path(rlstep.__file__).read_text(encoding="utf-8"))
+    names = {a.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    names |= {node.module.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+    assert names <= set(sys.stdlib_module_names)
