@@ -1,0 +1,279 @@
+"""Load records: what has to be written down about a piece of work so that its resources can be worked out later.
+
+Three kinds, one for each family of workloads: `InteractiveRecord` (chat, agents), `MediaRecord` (images, speech, video) and
+`LearningRecord` (one update of training or RL). A record is one line of JSON, so a log of millions is a text file. An unknown
+quantity is None (JSON null), never 0. Times are seconds on one clock; sizes are bytes and tokens.
+"""
+import json
+from dataclasses import asdict, dataclass, fields
+
+from .domain import nonnegative, positive, whole
+from .prefix import recorded_rounds
+
+
+def _text(value, name):
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{name} must be a text that is not empty, got {value!r}")
+
+
+def _known(check, value, name, unit=""):
+    return None if value is None else check(value, name, unit)
+
+
+def _truth(value, name):
+    if value not in (True, False, None) or isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError(f"{name} must be true, false or unknown (None), got {value!r}")
+
+
+def _flat(record, name, kind=None):
+    """Make a sequence field a tuple, its members of a kind (a dictionary becomes one)."""
+    members = getattr(record, name)
+    if not isinstance(members, (list, tuple)):
+        raise ValueError(f"{name} must be a sequence, got {members!r}")
+    members = tuple(_made(kind, m) if isinstance(m, dict) else m for m in members)
+    if kind and not all(isinstance(m, kind) for m in members):
+        raise ValueError(f"{name} must hold {kind.__name__}s, got {members!r}")
+    object.__setattr__(record, name, members)
+    return members
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One model call of a task: whole input, the part of it that hit a cache, output (tokens); start and end (s) if known."""
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    start: float | None = None
+    end: float | None = None
+
+    def __post_init__(self):
+        whole(self.input_tokens, "input_tokens", "tokens", least=1)
+        whole(self.cached_tokens, "cached_tokens", "tokens")
+        whole(self.output_tokens, "output_tokens", "tokens", least=1)
+        if self.cached_tokens >= self.input_tokens:
+            raise ValueError(f"cached_tokens (tokens) must be below input_tokens ({self.input_tokens}), got {self.cached_tokens!r}")
+        _known(nonnegative, self.start, "start", "s"), _known(nonnegative, self.end, "end", "s")
+        if None not in (self.start, self.end):
+            nonnegative(self.end - self.start, "end - start", "s")
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """One tool call of a task: its name, the model call (index) whose result it waits for, seconds if known."""
+    tool: str
+    after_call: int
+    seconds: float | None = None
+
+    def __post_init__(self):
+        _text(self.tool, "tool")
+        whole(self.after_call, "after_call", "index")
+        _known(nonnegative, self.seconds, "seconds", "s")
+
+
+@dataclass(frozen=True)
+class InteractiveRecord:
+    """A chat request or an agent's task.
+
+    task; check, the test that decides whether it is done; passed; model and version; arrival (s); calls and tools, in order;
+    branches, sequences that grow from one prefix; reuse_seconds, until the same prefix is wanted again.
+    """
+    task: str
+    check: str
+    passed: bool | None
+    model: str
+    version: str
+    arrival: float
+    calls: tuple[ModelCall, ...]
+    tools: tuple[ToolCall, ...] = ()
+    branches: int = 1
+    reuse_seconds: float | None = None
+
+    def __post_init__(self):
+        for name in ("task", "check", "model", "version"):
+            _text(getattr(self, name), name)
+        _truth(self.passed, "passed")
+        nonnegative(self.arrival, "arrival", "s")
+        whole(self.branches, "branches", least=1)
+        _known(nonnegative, self.reuse_seconds, "reuse_seconds", "s")
+        calls, tools = _flat(self, "calls", ModelCall), _flat(self, "tools", ToolCall)
+        if not calls:
+            raise ValueError("calls must hold at least one ModelCall, got none")
+        for tool in tools:
+            if tool.after_call >= len(calls):
+                raise ValueError(f"after_call (index) must name one of {len(calls)} calls, got {tool.after_call!r}")
+
+
+@dataclass(frozen=True)
+class MediaRecord:
+    """An image, speech or video task.
+
+    task; media_bytes as received; seconds of the stages encode, prefill, decode; encoder_cache_bytes and kv_bytes held;
+    chunk_times, when frames or chunks arrived (s); first_response_seconds and chunk_seconds, the deadlines of the first response
+    and of each further chunk; interrupted_at (s); unneeded_flops, work that an interruption made useless.
+    """
+    task: str
+    media_bytes: int
+    chunk_times: tuple[float, ...]
+    encode_seconds: float | None = None
+    prefill_seconds: float | None = None
+    decode_seconds: float | None = None
+    encoder_cache_bytes: int | None = None
+    kv_bytes: int | None = None
+    first_response_seconds: float | None = None
+    chunk_seconds: float | None = None
+    interrupted_at: float | None = None
+    unneeded_flops: float | None = None
+
+    def __post_init__(self):
+        _text(self.task, "task")
+        whole(self.media_bytes, "media_bytes", "B")
+        units = {"seconds": "s", "bytes": "B", "at": "s", "flops": "FLOP"}
+        for field in fields(self)[3:]:
+            check = positive if field.name in ("first_response_seconds", "chunk_seconds") else nonnegative
+            _known(check, getattr(self, field.name), field.name, units[field.name.rpartition("_")[2]])
+        times = _flat(self, "chunk_times")
+        for before, after in zip((0, *times), times):
+            nonnegative(after - before, "chunk_times: gap", "s")
+
+
+@dataclass(frozen=True)
+class LearningRecord:
+    """One update of training or RL.
+
+    data and quality, what it learns from and the test that guards it; sequence_lengths and labels of its samples (tokens);
+    micro_batches per update; generated and retained samples (equal where nothing is generated); reward_calls, model calls made
+    for rewards, and reward_seconds; weight_version the samples came from; deadline (s).
+    """
+    data: str
+    quality: str
+    sequence_lengths: tuple[int, ...]
+    labels: tuple[int, ...]
+    micro_batches: int
+    generated: int
+    retained: int
+    weight_version: str
+    reward_calls: int = 0
+    reward_seconds: float | None = None
+    deadline: float | None = None
+
+    def __post_init__(self):
+        for name in ("data", "quality", "weight_version"):
+            _text(getattr(self, name), name)
+        whole(self.micro_batches, "micro_batches", least=1)
+        whole(self.reward_calls, "reward_calls", "calls")
+        _known(nonnegative, self.reward_seconds, "reward_seconds", "s"), _known(positive, self.deadline, "deadline", "s")
+        lengths, labels = _flat(self, "sequence_lengths"), _flat(self, "labels")
+        if not whole(self.generated, "generated", "samples", least=1) >= whole(self.retained, "retained", "samples") == len(lengths) == len(labels):
+            raise ValueError(f"retained (samples) must be at most generated ({self.generated}) and the number of sequence_lengths "
+                             f"({len(lengths)}) and labels ({len(labels)}), got {self.retained!r}")
+        for length, marked in zip(lengths, labels):
+            whole(length, "sequence_lengths", "tokens", least=1), whole(marked, "labels", "tokens")
+            nonnegative(length - marked, "sequence_lengths - labels", "tokens")
+
+
+KINDS = {"interactive": InteractiveRecord, "media": MediaRecord, "learning": LearningRecord}
+
+
+def _made(kind, values):
+    names = {f.name for f in fields(kind)}
+    if not set(values) <= names:
+        raise ValueError(f"{kind.__name__} must hold no fields but {sorted(names)}, got {sorted(set(values) - names)}")
+    try:
+        return kind(**values)
+    except TypeError as error:              # a field without a default is missing
+        raise ValueError(f"{kind.__name__} must hold every field without a default: {error}") from None
+
+
+def to_line(record):
+    """A record as one line of JSON, its kind first.
+
+    >>> to_line(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0.25, [ModelCall(1024, 0, 128)]))[:54]
+    '{"kind": "interactive", "task": "q1", "check": "exact '
+    """
+    kind = next((name for name, cls in KINDS.items() if type(record) is cls), None)
+    if kind is None:
+        raise ValueError(f"record must be one of {[cls.__name__ for cls in KINDS.values()]}, got {record!r}")
+    return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False)
+
+
+def from_line(line):
+    """The record in one line of JSON.
+
+    Raises ValueError for a line that is no JSON object, an unknown kind, an unknown or missing field, or a value out of range.
+
+    >>> record = LearningRecord("math", "unit tests", [1279], [256], 1, generated=2, retained=1, weight_version="step 7")
+    >>> from_line(to_line(record)) == record
+    True
+    """
+    try:
+        values = json.loads(line)
+        kind = KINDS[values.pop("kind")]
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise ValueError(f"line must be a JSON object whose kind is one of {sorted(KINDS)}, got {line!r}") from None
+    return _made(kind, values)
+
+
+def read(lines):
+    """The records of a log: an open file or any lines; blank lines are passed over. Raises ValueError naming the bad line.
+
+    >>> read(["", to_line(MediaRecord("m", 2_048_000, [0.0, 0.04]))])[0].chunk_times
+    (0.0, 0.04)
+    """
+    records = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                records.append(from_line(line))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from None
+    return records
+
+
+def new_tokens(record):
+    """Input tokens of an interactive record that no cache held (tokens): what prefill has to process.
+
+    >>> new_tokens(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0, [ModelCall(1443, 1392, 20)]))
+    51
+    """
+    return sum(call.input_tokens - call.cached_tokens for call in record.calls)
+
+
+def decode_steps(record):
+    """Decode steps of an interactive record: each call's output but its first token.
+
+    >>> decode_steps(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0, [ModelCall(8192, 0, 256)]))
+    255
+    """
+    return sum(call.output_tokens - 1 for call in record.calls)
+
+
+def request_records(load, model="Qwen3-8B", version="as released"):
+    """Records of a load of independent requests, as in section 3.1: one call each, nothing cached, no check.
+
+    Parameters: load, a sequence of `arrivals.Arrival`. Returns a list of InteractiveRecord.
+
+    >>> from workloads.replay import replay_load
+    >>> len(request_records(replay_load("uniform")))
+    480
+    """
+    return [InteractiveRecord(f"request {i}", "none: fixed output length", None, model, version, time,
+                              (ModelCall(r.past + r.new, r.past, r.output),)) for i, (time, r, _) in enumerate(load)]
+
+
+def task_record(run, passed, check, model="Qwen3-8B", version="vLLM 0.23"):
+    """Record of a measured run of the code task, as in section 3.2, its calls laid end to end with the tools between them.
+
+    Parameters: run, "thinking on" or "thinking off"; whether the task passed its check; the check in words.
+    Returns an InteractiveRecord. Assumes no time between a call, its tool and the next call: hand-over time is not recorded.
+
+    >>> record = task_record("thinking on", True, "results and inputs")
+    >>> len(record.calls), sum(call.cached_tokens for call in record.calls)
+    (4, 4480)
+    """
+    clock, calls, tools = 0.0, [], []
+    for index, r in enumerate(recorded_rounds(run)):
+        calls.append(ModelCall(r.call.new + r.call.past, r.call.past, r.call.output, clock, clock + r.model_seconds))
+        if r.tool != "none":
+            tools.append(ToolCall(r.tool, index, r.tool_seconds))
+        clock += r.model_seconds + r.tool_seconds
+    return InteractiveRecord("interval merging", check, passed, model, version, 0, tuple(calls), tuple(tools))

@@ -1,0 +1,250 @@
+"""Scaling laws: loss from parameters and tokens, the compute-optimal split of a training budget, published runs and laws.
+
+The law is L(N, D) = E + A/N^alpha + B/D^beta with N in parameters, D in tokens and L in nats/token, and a training budget is
+C = 6ND FLOPs. The formulas take numbers, arrays and symbols; fitting a law to runs is `workloads.scaling_fit`.
+"""
+import csv
+import math
+from dataclasses import dataclass
+
+from .domain import finite, one_of, positive
+from .generic import is_symbolic
+from .tables import table
+
+
+@dataclass(frozen=True)
+class ScalingLaw:
+    """Coefficients of L(N, D) = E + A/N^alpha + B/D^beta: E in nats/token, A and B for N and D as plain counts."""
+    E: float
+    A: float
+    alpha: float
+    B: float
+    beta: float
+
+    def __post_init__(self):
+        finite(self.E, "E", "nats/token")
+        for name in ("A", "alpha", "B", "beta"):
+            positive(getattr(self, name), name)
+
+
+def loss(law, parameters, tokens):
+    """Validation loss that the law predicts (nats/token).
+
+    L = E + A/N^alpha + B/D^beta
+
+    Parameters: law; parameters N; training tokens D (one epoch: repeated tokens count less). Returns nats/token.
+    Example: the refit of Chinchilla's law at Chinchilla's own size.
+
+    >>> round(loss(published_laws()["chinchilla-refit"], 70e9, 1.4e12), 3)
+    1.974
+
+    Source: hoffmann2022chinchilla, section 3.3.
+    """
+    positive(parameters, "parameters")
+    positive(tokens, "tokens", "tokens")
+    return law.E + law.A * parameters ** -law.alpha + law.B * tokens ** -law.beta
+
+
+def optimal_parameters(law, flops):
+    """Parameters of the lowest loss that a training budget buys.
+
+    N_opt = (alpha A / (beta B))^(1/(alpha+beta)) (C/6)^(beta/(alpha+beta))
+
+    Parameters: law; training budget C = 6ND in FLOPs. Returns parameters, not rounded to a buildable shape.
+    Assumes the budget is spent on training alone and that the data suffice.
+
+    >>> round(optimal_parameters(published_laws()["chinchilla-refit"], 5.76e23) / 1e9, 2)
+    72.25
+
+    Source: hoffmann2022chinchilla, equation 4.
+    """
+    positive(flops, "flops", "FLOP")
+    total = law.alpha + law.beta
+    return (law.alpha * law.A / (law.beta * law.B)) ** (1 / total) * (flops / 6) ** (law.beta / total)
+
+
+def optimal_tokens(law, flops):
+    """Tokens of the lowest loss that a training budget buys.
+
+    D_opt = C / (6 N_opt), so that D_opt grows as C^(alpha/(alpha+beta))
+
+    Parameters: law; training budget C in FLOPs. Returns tokens.
+
+    >>> round(optimal_tokens(published_laws()["chinchilla-refit"], 5.76e23) / 1e12, 3)
+    1.329
+    """
+    return flops / (6 * optimal_parameters(law, flops))
+
+
+def allocation_exponents(law):
+    """Powers of the budget with which optimal parameters and tokens grow.
+
+    N_opt ~ C^(beta/(alpha+beta)), D_opt ~ C^(alpha/(alpha+beta))
+
+    Returns (exponent of N, exponent of D); they add up to 1.
+
+    >>> allocation_exponents(ScalingLaw(E=1.7, A=400, alpha=0.3, B=400, beta=0.3))
+    (0.5, 0.5)
+    """
+    total = law.alpha + law.beta
+    return law.beta / total, law.alpha / total
+
+
+def matched_tokens(law, parameters):
+    """Tokens with which a given size is the compute-optimal one.
+
+    alpha A N^-alpha = beta B D^-beta, solved for D
+
+    Parameters: law; parameters N. Returns tokens.
+
+    >>> round(matched_tokens(published_laws()["chinchilla-refit"], 8e9) / 8e9, 2)
+    20.49
+    """
+    positive(parameters, "parameters")
+    return (law.beta * law.B * parameters**law.alpha / (law.alpha * law.A)) ** (1 / law.beta)
+
+
+def tokens_for_loss(law, parameters, target_loss):
+    """Training tokens at which a model of given size reaches a target loss.
+
+    D = (B / (L - E - A/N^alpha))^(1/beta)
+
+    Parameters: law; parameters N; target loss in nats/token. Returns tokens, however far outside the fitted range.
+    Raises ValueError where the target lies at or below what the size can reach with unlimited data.
+
+    >>> round(tokens_for_loss(published_laws()["chinchilla-refit"], 70e9, 2.0) / 1e12, 3)
+    0.62
+    """
+    positive(parameters, "parameters")
+    room = finite(target_loss, "target_loss", "nats/token") - law.E - law.A * parameters ** -law.alpha
+    if not is_symbolic(room):
+        positive(room, "target_loss minus the loss of this size with unlimited data", "nats/token")
+    return (law.B / room) ** (1 / law.beta)
+
+
+def score_from_loss(loss_value, floor, ceiling, midpoint, width):
+    """Task score that a logistic curve assigns to a loss (same unit as floor and ceiling).
+
+    score = floor + (ceiling - floor) / (1 + exp((L - midpoint) / width))
+
+    Parameters: loss in nats/token; score by chance; best score; loss at half way; width in nats/token. The curve belongs to one
+    task and one family of models and has to be fitted to scored models of that family.
+
+    >>> score_from_loss(2.0, floor=25, ceiling=100, midpoint=2.0, width=0.1)
+    62.5
+
+    Source: grattafiori2024llama3, section 3.2.1 (the two-step form; it prints no coefficients).
+    """
+    positive(width, "width", "nats/token")
+    positive(ceiling - floor, "ceiling minus floor", "points")
+    return floor + (ceiling - floor) / (1 + math.exp((finite(loss_value, "loss_value", "nats/token") - midpoint) / width))
+
+
+def power_law(coefficient, exponent, flops):
+    """A quantity that grows as a power of the training budget: coefficient times C^exponent.
+
+    >>> power_law(2, 0.5, 9)
+    6.0
+    """
+    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** finite(exponent, "exponent")
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One trained model: name, parameters, tokens, final validation loss (nats/token), and what the row serves for."""
+    run: str
+    parameters: int
+    tokens: int
+    loss: float
+    use: str
+    parameters_from_shapes: int | None = None
+    tokens_declared: int | None = None
+
+    def __post_init__(self):
+        for name, unit in (("parameters", ""), ("tokens", "tokens"), ("loss", "nats/token")):
+            positive(getattr(self, name), name, unit)
+
+
+def training_runs(*uses):
+    """Published single-epoch training runs on C4: six the chapter fits, two it holds out, and the others of the same collection.
+
+    Parameters: any of "fit", "holdout", "other" (none: all). Returns a list of TrainingRun.
+
+    >>> [len(training_runs(use)) for use in ("fit", "holdout", "other")]
+    [6, 2, 25]
+
+    Source: data/c4_runs.tsv; muennighoff2023datablations.
+    """
+    for use in uses:
+        one_of(use, "uses", ("fit", "holdout", "other"))
+    return [TrainingRun(r["run"], int(r["parameters"]), int(r["tokens"]), float(r["loss"]), r["use"],
+                        *(None if r[c] == "-" else int(r[c]) for c in ("parameters_from_shapes", "tokens_declared")))
+            for r in table("c4_runs") if not uses or r["use"] in uses]
+
+
+def read_runs(lines, parameters="parameters", loss="loss", tokens="tokens", flops=None):
+    """Training runs from the lines of a comma-separated file with a header.
+
+    Parameters: lines (an open file will do); names of the columns for parameters, final loss (nats/token) and training tokens;
+    flops, the column of the training FLOPs, where tokens are not given: then D = C/(6N).
+    Returns a list of TrainingRun. Raises ValueError for a missing column or a value that is no positive number.
+
+    >>> read_runs(["N,C,L", "1e9,1.2e20,2.9"], parameters="N", loss="L", flops="C")[0].tokens
+    20000000000.0
+    """
+    rows = list(csv.DictReader(lines))
+    wanted = {parameters, loss, flops or tokens}
+    if not rows or not wanted <= set(rows[0]):
+        raise ValueError(f"lines must hold a header with {sorted(wanted)} and at least one run, got {list(rows[0]) if rows else 'nothing'}")
+    runs = []
+    for number, row in enumerate(rows, 2):
+        n, value, amount = (_number(row[c], c, number) for c in (parameters, loss, flops or tokens))
+        runs.append(TrainingRun(f"line {number}", n, amount / (6 * n) if flops else amount, value, "file"))
+    return runs
+
+
+def _number(text, column, line):
+    try:
+        return positive(float(text), f"{column} in line {line}")
+    except (TypeError, ValueError):
+        raise ValueError(f"{column} in line {line} must be a number above 0, got {text!r}") from None
+
+
+def root_mean_square_error(law, runs):
+    """Root mean square of prediction minus observation over runs (nats/token).
+
+    >>> round(root_mean_square_error(published_laws()["chinchilla-refit"], training_runs("holdout")), 3)
+    0.229
+    """
+    if not runs:
+        raise ValueError("runs must hold at least one run, got none")
+    return math.sqrt(math.fsum((loss(law, r.parameters, r.tokens) - r.loss) ** 2 for r in runs) / len(runs))
+
+
+def published_laws():
+    """Laws as their authors printed them, by name.
+
+    >>> published_laws()["chinchilla-printed"].beta
+    0.28
+    """
+    names = ("E", "A", "alpha", "B", "beta")
+    return {r["law"]: ScalingLaw(**{n: float(r[n]) for n in names}) for r in table("scaling_laws")}
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One small training run that differs from its siblings in size or seed: final validation loss in nats/byte."""
+    parameters: int
+    seed: int
+    loss: float
+
+
+def seed_runs():
+    """Six small runs on one fixed text: three sizes, two seeds each.
+
+    >>> sorted({run.seed for run in seed_runs()})
+    [308, 309]
+
+    Source: data/seed_runs.tsv.
+    """
+    return [SeedRun(int(r["parameters"]), int(r["seed"]), float(r["loss"])) for r in table("seed_runs")]
