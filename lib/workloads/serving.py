@@ -1,0 +1,392 @@
+"""Continuous batching of one replica: a scheduler in the manner of vLLM's, driven by the roofline time of each step.
+
+`serve_stepwise` takes one engine step after the other and is the reference. `serve` gives the same result, to the last digit, at a
+cost that grows with the number of events (arrivals, chunks, completions, preemptions) and not with the number of steps.
+
+Rules of one step. (1) Running requests in list order take one token each, or as much of their prompt as the token budget leaves. Where a
+block of KV is missing, the last of the list is preempted: its blocks are freed and it goes to the front of the queue, to be computed
+again from its first token. (2) If nothing was preempted, requests enter from the front of the queue while budget and seats are left and
+the whole sequence known so far would fit the free blocks (only the blocks of the first chunk are taken). (3) A request whose known
+tokens are all computed returns one more. KV of the last token is never written.
+
+Left out: prefix caching, priorities, speculative decoding, time on the host between steps.
+
+Time is counted in whole ticks (see `steptime`), so that a sum in closed form equals the sum step by step exactly.
+"""
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import product
+from math import log
+
+from .domain import nonnegative, one_of, whole
+from .metrics import nearest_rank, request_seconds, ttft
+from .steptime import TICKS
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Scheduler settings of one replica.
+
+    blocks: usable KV blocks; block_size (tokens); token_budget: most tokens of one step; seats: most running requests; max_length:
+    most tokens of a request, prompt and output together; whole_sequence: admit only what fits whole (else: what fits its first chunk).
+    The budget must give every seat a token, so that decoding requests never wait for each other.
+
+    >>> Engine(blocks=10921).blocks_of(8193)
+    513
+    """
+    blocks: int
+    block_size: int = 16
+    token_budget: int = 4096
+    seats: int = 64
+    max_length: int = 10240
+    whole_sequence: bool = True
+
+    def __post_init__(self):
+        for name, unit in (("blocks", ""), ("block_size", "tokens"), ("seats", "requests"), ("max_length", "tokens")):
+            whole(getattr(self, name), name, unit, 1)
+        whole(self.token_budget, "token_budget", "tokens/step", self.seats)
+
+    def blocks_of(self, tokens):
+        """Blocks that hold so many tokens: ceil(tokens / block size)."""
+        return -(-tokens // self.block_size)
+
+
+@dataclass(frozen=True)
+class Served:
+    """One request after the run, times in s: arrival, scheduled (first in a step), first token, last token; and its preemptions."""
+    arrival: float
+    scheduled: float
+    first: float
+    last: float
+    prompt: int
+    output: int
+    preemptions: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of a simulation: the requests in order of arrival, engine steps, events (rounds of the simulator's loop), and the timeline:
+    (time in s, KV blocks in use, running requests) at the end of every event.
+    """
+    requests: tuple
+    steps: int
+    events: int
+    timeline: tuple
+
+    @property
+    def preemptions(self):
+        """Preemptions of all requests together (events)."""
+        return sum(r.preemptions for r in self.requests)
+
+    @property
+    def makespan(self):
+        """Time from the first arrival to the last token of all (s)."""
+        return max(r.last for r in self.requests) - self.requests[0].arrival
+
+
+def p95_times(run):
+    """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), named as in `loads.Measured`."""
+    return {"request_p95": nearest_rank([request_seconds(r.arrival, r.last) for r in run.requests], 0.95),
+            "ttft_p95": nearest_rank([ttft(r.arrival, r.first) for r in run.requests], 0.95),
+            "wait_p95": nearest_rank([r.scheduled - r.arrival for r in run.requests], 0.95),
+            "makespan": run.makespan}
+
+
+def outstanding(run, time):
+    """Requests that have arrived and not ended at a time (s)."""
+    return sum(r.arrival <= time < r.last for r in run.requests)
+
+
+class _Row:
+    """State of a request in an engine. known = prompt + returned tokens; target = tokens to compute before it decodes (again)."""
+    __slots__ = ("index", "arrival", "prompt", "end", "known", "computed", "target", "scheduled", "first", "last", "preemptions",
+                 "offset", "finish")
+
+    def __init__(self, index, arrival):
+        seconds, parts = arrival.time.as_integer_ratio()
+        self.index, self.arrival, self.prompt = index, -(-seconds * TICKS // parts), int(arrival.request.new)
+        self.end = self.prompt + int(arrival.request.output)
+        self.known = self.target = self.prompt
+        self.computed = self.preemptions = 0
+        self.scheduled = self.first = self.last = None
+
+    def preempt(self):
+        self.computed, self.target, self.preemptions = 0, self.known, self.preemptions + 1
+
+    def sample(self, now):
+        """Return a token at ``now``; whether it was the last."""
+        self.known += 1
+        if self.first is None:
+            self.first = now
+        if self.known == self.end:
+            self.last = now
+        return self.known == self.end
+
+
+def _rows(load, engine):
+    load, previous = tuple(load), 0
+    if not load:
+        raise ValueError("load must hold at least one arrival, got none")
+    for time, request, _ in load:
+        if nonnegative(time, "arrival", "s") < previous:
+            raise ValueError(f"arrivals (s) must be in order, got {time!r} after {previous!r}")
+        if request.past:
+            raise ValueError(f"past (tokens) must be 0, prefix caching is not modelled, got {request.past!r}")
+        tokens, previous = request.new + request.output, time
+        if tokens > engine.max_length:
+            raise ValueError(f"new + output (tokens) must be at most the engine's max_length {engine.max_length}, got {tokens!r}")
+        if engine.blocks_of(tokens - 1) > engine.blocks:
+            pool = f"{engine.blocks} blocks of {engine.block_size}"
+            raise ValueError(f"new + output - 1 (tokens) must fit the pool of {pool}, got {tokens - 1!r}")
+    return load, [_Row(i, a) for i, a in enumerate(load)]
+
+
+def _run(load, rows, steps, events, timeline):
+    served = (Served(a.time, r.scheduled / TICKS, r.first / TICKS, r.last / TICKS, a.request.new, a.request.output, r.preemptions)
+              for a, r in zip(load, rows))
+    return Run(tuple(served), steps, events, tuple((now / TICKS, used, running) for now, used, running in timeline))
+
+
+def serve_stepwise(load, engine, step_time):
+    """Run of a load on one replica, one engine step after the other. Slow and plain: the reference for `serve`.
+
+    Parameters: load, a sequence of `arrivals.Arrival` in order of time; engine, an `Engine`; step_time, a `steptime.StepTime`.
+    Returns: Run. Raises: ValueError for an empty or unsorted load and for a request beyond the pool or the length limit.
+    """
+    load, rows = _rows(load, engine)
+    coming, waiting, running, timeline = deque(rows), deque(), [], []
+    blocks, free, now, steps = engine.blocks_of, engine.blocks, 0, 0
+    while coming or waiting or running:
+        while coming and coming[0].arrival <= now:
+            waiting.append(coming.popleft())
+        if not (waiting or running):
+            now = coming[0].arrival
+            continue
+        budget, planned, preempted = engine.token_budget, [], False
+        while len(planned) < len(running):                      # (1) running requests, in list order
+            row = running[len(planned)]
+            new = min(row.known - row.computed, budget)
+            need = blocks(row.computed + new) - blocks(row.computed)
+            while need > free and len(running) > len(planned):
+                victim = running.pop()
+                free += blocks(victim.computed)
+                victim.preempt()
+                waiting.appendleft(victim)
+                preempted = True
+            if len(running) > len(planned):                     # unless it was preempted itself
+                free, budget = free - need, budget - new
+                planned.append((row, new))
+        while not preempted and waiting and budget and len(running) < engine.seats:     # (2) admission
+            row = waiting[0]
+            new = min(row.known, budget)
+            if blocks(row.known if engine.whole_sequence else new) > free:
+                break
+            free, budget = free - blocks(new), budget - new
+            running.append(waiting.popleft())
+            planned.append((row, new))
+            row.scheduled = now if row.scheduled is None else row.scheduled
+        tokens = logits = pairs = context = decode_context = 0
+        for row, new in planned:
+            if row.computed >= row.target:
+                decode_context += row.computed + new
+            else:
+                pairs += new * row.computed + new * (new + 1) // 2
+                context += row.computed + new
+            tokens += new
+            row.computed += new
+            logits += row.computed == row.known
+        now, steps = now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
+        for row, new in planned:                                # (3) tokens come out
+            if row.computed == row.known and row.sample(now):
+                running.remove(row)
+                free += blocks(row.computed)
+        timeline.append((now, engine.blocks - free, len(running)))
+    return _run(load, rows, steps, steps, timeline)
+
+
+class _Decoding:
+    """The decoding rows, advanced all at once: a row's computed tokens are the common step count plus its own offset."""
+
+    def __init__(self, block_size):
+        self.rows, self.ends, self.step, self.context = {}, [], 0, 0      # rows: in list order; ends: heap of finishing steps
+        self.size, self.phases = block_size, [0] * block_size             # phases: rows by offset modulo the block size
+
+    def join(self, row):
+        row.offset, row.finish = row.computed - self.step, self.step + row.end - row.known
+        self.rows[row] = None
+        self.context += row.computed + 1
+        self.phases[row.offset % self.size] += 1
+        heappush(self.ends, (row.finish, row.index, row))
+
+    def leave(self, row):
+        del self.rows[row]
+        row.computed = self.step + row.offset
+        row.known = row.computed + 1
+        self.context -= row.known
+        self.phases[row.offset % self.size] -= 1
+
+    def advance(self, steps):
+        self.step += steps
+        self.context += steps * len(self.rows)
+
+    def next_end(self):
+        """Steps until a row returns its last token, and that row; entries of rows that were preempted since are dropped."""
+        while self.ends:
+            finish, _, row = self.ends[0]
+            if row in self.rows and row.finish == finish:
+                return finish - self.step, row
+            heappop(self.ends)
+        return None, None
+
+    def need(self):
+        """Blocks that the next step takes: one for every row whose tokens fill whole blocks."""
+        return self.phases[-self.step % self.size]
+
+    def span_need(self, steps):
+        """Blocks that the next so many steps take: one a row in every block_size steps."""
+        cycles, rest = divmod(steps, self.size)
+        return cycles * len(self.rows) + sum(self.phases[-(self.step + j) % self.size] for j in range(rest))
+
+    def steps_within(self, free):
+        """Most steps for which the free blocks last."""
+        cycles, free = divmod(free, len(self.rows))
+        steps = cycles * self.size
+        while (free := free - self.phases[-(self.step + steps) % self.size]) >= 0:
+            steps += 1
+        return steps
+
+
+def _chunk_step(step_time, decoding, chunks):
+    """Ticks of a step that computes the (row, tokens) chunks beside the decoding rows."""
+    tokens = logits = len(decoding.rows)
+    pairs = context = 0
+    for row, new in chunks:
+        pairs += new * row.computed + new * (new + 1) // 2
+        context += row.computed + new
+        tokens += new
+        row.computed += new
+        logits += row.computed == row.known
+    return step_time.step(tokens, logits, pairs, context, decoding.context)
+
+
+def _span(step_time, decoding, free, gap):
+    """Steps and ticks of a span of pure decoding: up to a row's last token, the step for which blocks are missing, or the first step
+    boundary at or beyond ``gap`` ticks (None: no arrival can enter).
+    """
+    rows, context = len(decoding.rows), decoding.context
+    steps = min(decoding.next_end()[0], decoding.steps_within(free))
+    if gap is not None:
+        steps = min(steps, 1 + bisect_left(range(1, steps), gap, key=lambda n: step_time.span(rows, context, n)))
+    return steps, step_time.span(rows, context, steps)
+
+
+def serve(load, engine, step_time):
+    """Run of a load on one replica, from event to event: equal to `serve_stepwise` in every number but ``events``; the timeline holds the
+    ends of the events only.
+
+    Between events every decoding row gains a token a step and nothing else moves, so a span of steps is an arithmetic series. An arrival
+    ends a span only if it could enter: a blocked queue stays blocked, since free blocks only fall. A step with prompt chunks or a
+    preemption is an event by itself. The decoding rows come first in the running list, and at most one row behind them, the last, is
+    within its prompt: the budget has a token for every seat, and no one enters behind an unfinished prompt.
+    Parameters and errors as for `serve_stepwise`.
+
+    >>> from workloads.arrivals import Arrival
+    >>> from workloads.requests import Request
+    >>> from workloads.steptime import StepTime
+    >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+    >>> run = serve([Arrival(1.0, Request(100, 3))], Engine(blocks=10, token_budget=64, seats=2), second_a_token)
+    >>> run.steps, run.requests[0].first, run.requests[0].last
+    (4, 101.0, 103.0)
+    """
+    load, rows = _rows(load, engine)
+    coming, waiting, decoding, partial, timeline = deque(rows), deque(), _Decoding(engine.block_size), None, []
+    blocks, free, now, events = engine.blocks_of, engine.blocks, 0, 0
+    while coming or waiting or decoding.rows or partial:
+        while coming and coming[0].arrival <= now:
+            waiting.append(coming.popleft())
+        if not (waiting or decoding.rows or partial):
+            now = coming[0].arrival
+            continue
+        victims, chunks = [], []
+        while decoding.need() > free:                           # (1) decoding rows, then the unfinished prompt
+            victim, partial = partial or next(reversed(decoding.rows)), None
+            if victim in decoding.rows:
+                decoding.leave(victim)
+            victims.append(victim)
+            free += blocks(victim.computed)
+        left, budget = free - decoding.need(), engine.token_budget - len(decoding.rows)
+        if partial:
+            new = min(partial.known - partial.computed, budget)
+            need = blocks(partial.computed + new) - blocks(partial.computed)
+            if need > left:
+                victims.append(partial)
+                left += blocks(partial.computed)
+            else:
+                left, budget = left - need, budget - new
+                chunks.append((partial, new))
+            partial = None
+        for victim in victims:
+            victim.preempt()
+            waiting.appendleft(victim)
+        while not victims and waiting and budget and len(decoding.rows) + len(chunks) < engine.seats:       # (2) admission
+            row = waiting[0]
+            new = min(row.known, budget)
+            if blocks(row.known if engine.whole_sequence else new) > left:
+                break
+            left, budget = left - blocks(new), budget - new
+            chunks.append((waiting.popleft(), new))
+            row.scheduled = now if row.scheduled is None else row.scheduled
+        if chunks or victims:
+            now, steps, free = now + _chunk_step(step_time, decoding, chunks), 1, left
+        else:
+            open_seat = coming and not waiting and len(decoding.rows) < engine.seats
+            steps, ticks = _span(step_time, decoding, free, coming[0].arrival - now if open_seat else None)
+            now, free = now + ticks, free - decoding.span_need(steps)
+        decoding.advance(steps)
+        while (end := decoding.next_end())[0] == 0:             # (3) last tokens, then first tokens
+            decoding.leave(end[1])
+            end[1].last = now
+            free += blocks(end[1].computed)
+        for row, _ in chunks:
+            if row.computed < row.known:
+                partial = row
+            elif row.sample(now):
+                free += blocks(row.computed)
+            else:
+                decoding.join(row)
+        events += 1
+        timeline.append((now, engine.blocks - free, len(decoding.rows) + bool(partial)))
+    return _run(load, rows, decoding.step, events, timeline)
+
+
+def relative_errors(run, measured):
+    """Predicted over measured minus 1, for each of the four times, as a dict (dimensionless)."""
+    return {name: value / getattr(measured, name) - 1 for name, value in p95_times(run).items()}
+
+
+def calibrate(engine, step_time, observations, factors=2):
+    """Step time whose MFU and MBU fit observed times best: least squares of the logarithms.
+
+    observations: (load, `replay.Measured`) pairs. factors 1: one share for both; 2: two. Searched on grids, each finer and around the best
+    point of the one before, down to 0.001: the schedule is chaotic, so neither a gradient nor a finer share means anything.
+    Two shares trade against each other along a valley that four times of one load hardly close; check them against times of single steps.
+    """
+    one_of(factors, "factors", (1, 2))
+    observations, known = list(observations), {}
+    if not observations:
+        raise ValueError("observations must hold at least one load with its measurement, got none")
+
+    def misfit(shares):
+        if shares not in known:
+            tried = replace(step_time, mfu=shares[0], mbu=shares[-1])
+            errors = [e for load, measured in observations for e in relative_errors(serve(load, engine, tried), measured).values()]
+            known[shares] = sum(log(1 + e)**2 for e in errors)
+        return known[shares]
+
+    best = (0.5,) * factors
+    for mesh, reach in ((0.1, 5), (0.025, 3), (0.006, 3), (0.001, 3)):
+        axes = [[share for i in range(-reach, reach + 1) if 0 < (share := round(b + mesh * i, 3)) <= 1] for b in best]
+        best = min(product(*axes), key=misfit)
+    return replace(step_time, mfu=best[0], mbu=best[-1])

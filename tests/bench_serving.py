@@ -1,0 +1,83 @@
+"""Times of the serving simulator, as ratios taken side by side in one process. Run: python tests/bench_serving.py"""
+import random
+import sys
+from dataclasses import asdict, replace
+from statistics import median
+from time import perf_counter
+
+from serving_simpy import simulate
+from workloads.arrivals import Arrival, poisson_times
+from workloads.hardware import accelerator
+from workloads.models import model
+from workloads.replay import replay_factors, replay_load, replay_settings
+from workloads.requests import Request
+from workloads.serving import Engine, serve, serve_stepwise
+from workloads.steptime import step_time
+
+ENGINE = Engine(**replay_settings())
+COST = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors())
+
+
+def in_turn(calls, rounds):
+    """Median seconds of each call, the calls taken in turn."""
+    times = [[] for _ in calls]
+    for _ in range(rounds):
+        for spent, call in zip(times, calls):
+            start = perf_counter()
+            call()
+            spent.append(perf_counter() - start)
+    return [median(spent) for spent in times]
+
+
+def bench_simpy(form):
+    """A SimPy model of the same rules over `serve`, on both replays."""
+    cost = replace(COST, form=form)
+    limits = {k: v for k, v in asdict(ENGINE).items() if k != "max_length"}
+    for name in ("uniform", "phased"):
+        load = replay_load(name)
+        plain = [(a.time, a.request.new, a.request.output) for a in load]
+        fast, slow = in_turn([lambda: serve(load, ENGINE, cost), lambda: simulate(plain, asdict(cost), **limits)], 5)
+        yield f"SimPy over event-skipping, {name}, {form}", slow, fast, ">=", 30
+
+
+def bench_stepwise(form):
+    """The step-by-step reference over `serve`, on both replays."""
+    cost = replace(COST, form=form)
+    for name in ("uniform", "phased"):
+        load = replay_load(name)
+        fast, slow = in_turn([lambda: serve(load, ENGINE, cost), lambda: serve_stepwise(load, ENGINE, cost)], 7)
+        yield f"step by step over event-skipping, {name}, {form}", slow, fast, ">=", 30
+
+
+def bench_output_length():
+    """16 times the output at equal requests."""
+    loads = [[Arrival(i / 8, Request(1024, output)) for i in range(480)] for output in (256, 4096)]
+    short, long = in_turn([lambda load=load: serve(load, ENGINE, COST) for load in loads], 7)
+    yield "output 4,096 over output 256, 480 requests", long, short, "<=", 3
+
+
+def bench_requests():
+    """10 times the requests at a rate that the replica sustains."""
+    loads = []
+    for count in (1000, 10_000):
+        draw = random.Random(1)
+        times = poisson_times(1, 2 * count, seed=1)[:count]
+        loads.append([Arrival(t, Request(draw.randint(100, 2000), draw.randint(50, 500))) for t in times])
+    few, many = in_turn([lambda load=load: serve(load, ENGINE, COST) for load in loads], 5)
+    yield "10,000 requests over 1,000", many, few, "<=", 13
+
+
+def main():
+    missed = 0
+    for bench in (bench_simpy("sum"), bench_simpy("max"), bench_stepwise("sum"), bench_stepwise("max"), bench_output_length(),
+                  bench_requests()):
+        for what, above, below, sign, goal in bench:
+            ratio = above / below
+            held = ratio >= goal if sign == ">=" else ratio <= goal
+            missed += not held
+            print(f"{what}: {1e3 * above:.1f} ms over {1e3 * below:.2f} ms = {ratio:.1f} (goal {sign} {goal}{'' if held else ', MISSED'})")
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main()))
