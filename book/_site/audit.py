@@ -77,7 +77,8 @@ def problems(records, done):
     for section in done:
         for row in sections()[section]:
             if not covered(row, records):
-                yield f"{': '.join(section)}: {row.id} ({row.role}: {row.what}) is {'checked' if row.role in CHECKED else 'shown'} nowhere"
+                verb = "checked" if row.role in CHECKED else "shown"
+                yield f"{': '.join(section)}: {row.id} ({row.role}: {row.what}) is {verb} nowhere"
 
 
 def audit(records):
@@ -96,7 +97,8 @@ def summary(records, done):
     checked = {r["id"] for r in records if r["kind"] == "check"}
     shown = {r["id"] for r in records} - checked
     for section, rows in sections().items():
-        counts = [len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows), sum(not covered(r, records) for r in rows)]
+        missing = sum(not covered(r, records) for r in rows)
+        counts = [len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows), missing]
         total = [a + b for a, b in zip(total, counts)]
         yield "{:5} {:7} {:5} {:7}  {}{}".format(*counts, ": ".join(section), " (finished)" if section in done else "")
     yield "{:5} {:7} {:5} {:7}  all".format(*total)
@@ -116,7 +118,8 @@ def described(row):
     inputs = ", ".join(f"{k}={v}" for k, v in r["inputs"].items()) if isinstance(r["inputs"], dict) else r["inputs"]
     lines = [f"{r['id']}  [{r['role']}, {r['status']}]  {r['what']}",
              f"    printed {r['printed']!r}, value {r['value']!r} ± {r['tol']!r}, unit {r['unit']!r}, expected {r['expected']!r}"]
-    lines += [f"    {name}: {text}" for name, text in (("inputs", inputs), ("formula", r["formula"]), ("note", r["note"]), ("source", r["source"])) if text]
+    r["inputs"] = inputs
+    lines += [f"    {name}: {r[name]}" for name in ("inputs", "formula", "note", "source") if r[name]]
     return "\n".join(lines)
 
 
