@@ -78,11 +78,12 @@ def shapes(draw):
     sizes = dict(layers=draw(st.integers(1, 2)), hidden=draw(COUNTS), kv_heads=kv_heads, heads=kv_heads * draw(st.integers(1, 2)),
                  head_dim=head_dim, ffn=draw(COUNTS), vocab=draw(COUNTS), tied=draw(st.booleans()))
     if draw(st.booleans()):
-        sizes |= dict(kv_heads=sizes["heads"], latent=draw(COUNTS), rope_dim=draw(COUNTS), query_rank=draw(st.integers(0, 2)), value_dim=draw(COUNTS))
+        sizes |= dict(kv_heads=sizes["heads"], latent=draw(COUNTS), rope_dim=draw(COUNTS), query_rank=draw(st.integers(0, 2)),
+                      value_dim=draw(COUNTS))
     if draw(st.booleans()):
         experts = draw(st.integers(1, 3))
-        sizes |= dict(experts=experts, active_experts=draw(st.integers(1, experts)), expert_ffn=draw(COUNTS), shared_experts=draw(st.integers(0, 1)),
-                      dense_layers=draw(st.integers(0, sizes["layers"])))
+        sizes |= dict(experts=experts, active_experts=draw(st.integers(1, experts)), expert_ffn=draw(COUNTS),
+                      shared_experts=draw(st.integers(0, 1)), dense_layers=draw(st.integers(0, sizes["layers"])))
     return Model("drawn", **sizes)
 
 
@@ -154,7 +155,9 @@ def test_prefill_by_component():
     assert once.layers + once.head == once.total and once.scores + once.values == once.attention
 
 
-@pytest.mark.parametrize("new, past, head, tera", [(1279, 0, "all", 19.841999), (1024, 0, "last", 14.535716), (2048, 6144, "last", 37.110366)])
+@pytest.mark.parametrize("new, past, head, tera", [
+    (1279, 0, "all", 19.841999), (1024, 0, "last", 14.535716), (2048, 6144, "last", 37.110366),
+])
 def test_forward_anchors(new, past, head, tera):
     assert round(forward(QWEN, new, past, head=head).total / 1e12, 6) == tera
 
@@ -264,7 +267,8 @@ def test_symbols_pass_and_give_the_polynomial():
 def test_a_symbolic_shape_gives_the_general_formula():
     layers, hidden, heads, width, ffn, vocab, n = sympy.symbols("L h H d f V n", positive=True, integer=True)
     shape = Model("symbolic", layers, hidden, heads, heads, width, ffn, vocab)
-    expected = 2 * n * layers * (4 * hidden * heads * width + 3 * hidden * ffn) + 4 * layers * heads * width * n * (n + 1) / 2 + 2 * n * hidden * vocab
+    weights = layers * (4 * hidden * heads * width + 3 * hidden * ffn) + hidden * vocab
+    expected = 2 * n * weights + 4 * layers * heads * width * n * (n + 1) / 2
     assert sympy.expand(forward(shape, n).total - expected) == 0
 
 
@@ -294,12 +298,15 @@ def test_a_fractional_past_is_a_mean():
 # Refusals
 
 @pytest.mark.parametrize("call, name", [
-    (lambda: pairs(-1), "new"), (lambda: pairs(1.5), "new"), (lambda: pairs(3, past=-1), "past"), (lambda: pairs(3, past=float("nan")), "past"),
+    (lambda: pairs(-1), "new"), (lambda: pairs(1.5), "new"), (lambda: pairs(3, past=-1), "past"),
+    (lambda: pairs(3, past=float("nan")), "past"),
     (lambda: forward(QWEN, 0), "new"), (lambda: forward(QWEN, 8, batch=0), "batch"), (lambda: forward(QWEN, 8, past=-2), "past"),
-    (lambda: forward(QWEN, 8, head="first"), "head"), (lambda: forward(QWEN, 8, head=9), "head"), (lambda: forward(QWEN, 8, head=-1), "head"),
+    (lambda: forward(QWEN, 8, head="first"), "head"), (lambda: forward(QWEN, 8, head=9), "head"),
+    (lambda: forward(QWEN, 8, head=-1), "head"),
     (lambda: forward(QWEN, True), "new"), (lambda: forward(QWEN, "8"), "new"), (lambda: forward(QWEN, float("inf")), "new"),
     (lambda: forward(QWEN, 8, absorbed=True), "absorbed"), (lambda: attention_flops_per_pair(QWEN, absorbed=True), "absorbed"),
-    (lambda: forward(model("RWKV-7-2.9B"), 8), "model"), (lambda: decode_step(model("Mamba-2-2.7B"), 8), "model"), (lambda: forward("Qwen3-8B", 8), "model"),
+    (lambda: forward(model("RWKV-7-2.9B"), 8), "model"), (lambda: decode_step(model("Mamba-2-2.7B"), 8), "model"),
+    (lambda: forward("Qwen3-8B", 8), "model"),
     (lambda: decode_step(QWEN, -1), "past"), (lambda: training(QWEN, 8, recompute="everything"), "recompute"),
     (lambda: training(model("Qwen3-30B-A3B"), 8, recompute="stop early"), "recompute"),
     (lambda: rule_2n(0, 8), "parameters"), (lambda: rule_4n(8, -1), "tokens"), (lambda: rule_6n(float("nan"), 8), "parameters"),

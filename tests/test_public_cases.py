@@ -34,7 +34,7 @@ def test_latent_cache_has_no_factor_two_lmcache_694():
 
 
 def test_longest_context_that_fits_recipes_12():
-    """Qwen3-Coder-480B-A35B, 62 layers of 8 KV heads of 128: the engine prints 62.00 GiB needed for 262,144 tokens and two lengths that fit."""
+    """Qwen3-Coder-480B-A35B, 62 layers of 8 KV heads of 128: 62.00 GiB printed for 262,144 tokens, and two lengths that fit."""
     attention = Model("Qwen3-Coder-480B-A35B", 62, 6144, 96, 8, 128, 0, 151_936, experts=160, active_experts=8, expert_ffn=2560)
     assert kv_bytes(attention, 262_144) / GIB == pytest.approx(62.00, abs=0.005)
     for free_gib, printed in ((48.66, 205_728), (55.65, 235_296)):

@@ -64,6 +64,8 @@ class Model:
         self._refuse(lambda m: not m.experts and (m.expert_ffn or m.shared_experts or m.dense_layers), "experts",
                      "above 0 where expert_ffn, shared_experts or dense_layers are")
         self._refuse(lambda m: not m.latent and (m.rope_dim or m.query_rank), "latent", "above 0 where rope_dim or query_rank are")
+        self._refuse(lambda m: m.latent and m.kv_heads != m.heads, "kv_heads", "heads where keys and values come from a latent")
+        self._refuse(lambda m: m.latent and (m.qkv_bias or m.qk_norm), "latent", "0 where qkv_bias or qk_norm are set")
 
     def _refuse(self, contradiction, name, rule):
         if not any(is_symbolic(getattr(self, f.name)) for f in fields(self)) and contradiction(self):

@@ -104,7 +104,8 @@ def attainable(intensity, peak, bandwidth):
     >>> attainable(1, 990e12, 3.35e12)
     3350000000000.0
     """
-    return minimum(positive(peak, "peak", "FLOP/s"), nonnegative(intensity, "intensity", "FLOP/B") * positive(bandwidth, "bandwidth", "B/s"))
+    sloped = nonnegative(intensity, "intensity", "FLOP/B") * positive(bandwidth, "bandwidth", "B/s")
+    return minimum(positive(peak, "peak", "FLOP/s"), sloped)
 
 
 def regime(flops, bytes_moved, peak, bandwidth, mfu=1, mbu=1):
@@ -150,7 +151,8 @@ def compute_bound_context(flops_per_sequence, kv_bytes_per_token, peak, bandwidt
     >>> compute_bound_context(2 * 8e9, 128_000, 990e12, 3.35e12)
     422.9797979797...
     """
-    return positive(flops_per_sequence, "flops_per_sequence", "FLOP") / (ridge(peak, bandwidth) * positive(kv_bytes_per_token, "kv_bytes_per_token", "B/token"))
+    flops_per_sequence = positive(flops_per_sequence, "flops_per_sequence", "FLOP")
+    return flops_per_sequence / (ridge(peak, bandwidth) * positive(kv_bytes_per_token, "kv_bytes_per_token", "B/token"))
 
 
 def speedup(share, factor):
