@@ -1,7 +1,7 @@
 """The ledger: every figure that the two source documents print, with an independently established value.
 
 A row holds the printed figure (`printed` as text, `value` as a number in `unit`, `tol` the half-width of its rounding), the
-value that an audit found apart from this library (`expected`, from `formula` over `inputs`), and its `status`:
+value that was found apart from this library (`expected`, from `formula` over `inputs`), and its `status`:
 
 reproduced    the expected value rounds to the printed one
 external      it agrees with a public source named in the row
@@ -9,7 +9,7 @@ discrepancy   it does not agree with the printed figure; `note` says why
 corrected     a value that replaces or adds to what is printed
 measured      a recorded observation; a model is set against it, not equal to it
 
-`verdict` compares a computed value with the row and raises where the book and the audit part ways.
+`verdict` compares a computed value with the row and raises where the two part ways.
 """
 import json
 import math

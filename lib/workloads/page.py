@@ -9,6 +9,7 @@ from .units import binary, number, quantity
 __all__ = ["binary", "check", "check_table", "figure", "given", "number", "quantity", "row", "say", "table"]
 
 CHECKS = "application/vnd.workloads.checks+json"
+_BARE = {"ratio", "fraction", "rank", "index", "log10", "score", "exponent", "version", "fit parameter", "unit", "factor"}   # say nothing behind a number
 
 
 def _display(markdown, **extra):
@@ -48,7 +49,9 @@ def _with_unit(value, unit):
     if isinstance(value, str):
         return value
     text = number(value, 6)
-    return f"{text}%" if unit == "%" else f"{text} {unit}".strip() if unit else text
+    if not unit or unit in _BARE:
+        return text
+    return f"{text}%" if unit == "%" else f"{text}×" if unit == "x" else f"{text} {unit}"
 
 
 def _record(row_id, value, text, kind):
