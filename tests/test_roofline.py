@@ -142,7 +142,8 @@ def test_arrays_give_what_scalars_give():
     flops, moved = decode_step(QWEN, 100, batch).total, decode_traffic(QWEN, 100, batch).total
     times = roofline_seconds(flops, moved, H100.peak(), H100.bandwidth)
     for time, one in zip(times, (1, 64, 512, 4096)):
-        assert time == roofline_seconds(decode_step(QWEN, 100, one).total, decode_traffic(QWEN, 100, one).total, H100.peak(), H100.bandwidth)
+        flops, moved = decode_step(QWEN, 100, one).total, decode_traffic(QWEN, 100, one).total
+        assert time == roofline_seconds(flops, moved, H100.peak(), H100.bandwidth)
     assert list(attainable(numpy.array([1, 1000]), 100, 2)) == [2, 100]
     assert list(mfu(numpy.array([1.0, 2.0]), 2, 1)) == [0.5, 1]
     assert list(critical_batch(16e9, 16e9, numpy.array([0, 1e7]), 990e12, 3.35e12)) == [
