@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 # sources of numbers, and sources of the pages' dress: the two stamps below
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
-DRESS  := $(shell find $(SITE) -type f -not -path '*/node_modules/*' -not -path '*/__pycache__/*')
+DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/package-lock.json
 
 .PHONY: book test notebooks audit serve clean
 .DELETE_ON_ERROR:
@@ -24,12 +24,12 @@ book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
 
 test: book
-	pytest -q -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+	pytest -q -rs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
 
 notebooks: $(VENV)/.ok
 	python $(SITE)/notebooks.py
 
-audit: book
+audit: $(VENV)/.ok
 	python $(SITE)/audit.py
 
 serve: book
@@ -40,6 +40,7 @@ clean:
 	rm -rf _build $(VENV) $(SITE)/node_modules
 
 $(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
+	@command -v $(PYTHON) > /dev/null || { echo "Python 3.11 or newer is needed, as $(PYTHON) or by 'make PYTHON=...'"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv
@@ -47,7 +48,7 @@ $(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
 	@touch $@
 
 $(SITE)/node_modules/.ok: $(SITE)/package.json $(SITE)/package-lock.json $(VENV)/.ok
-	cd $(SITE) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@cd $(SITE) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error || { echo "The maths of the pages is set by KaTeX, which npm did not deliver."; exit 1; }
 	@touch $@
 
 # The execution cache looks at a notebook's code only: a change of the library or a pin must drop it.

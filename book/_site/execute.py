@@ -1,8 +1,9 @@
 """Execute the notebooks of the table of contents that the cache lacks, several at a time; the book build then reads the cache.
 
-A notebook that fails is left out of the cache: the build runs it again and fails with its place.
+Each notebook that fails is reported with the cell and the error; then the exit status is 1.
 """
 import os
+import re
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
@@ -38,19 +39,22 @@ def main(workers):
         except KeyError:
             missing.append(path)
     if not missing:
-        return
+        return 0
     print(f"executing {len(missing)} notebooks, {workers} at a time", flush=True)
+    failed = 0
     with ProcessPoolExecutor(workers) as pool:
         jobs = {pool.submit(run, path): path for path in missing}
         for job in as_completed(jobs):
             path, name = jobs[job], jobs[job].relative_to(ROOT)
-            if job.exception() or job.result().err:
-                print(f"  {name}: failed", flush=True)
-                continue
             done = job.result()
+            if done.err:
+                failed += 1
+                print(f"  {name}: FAILED\n{re.sub(chr(27) + r'.[0-9;]*m', '', str(done.err))}", file=sys.stderr, flush=True)
+                continue
             print(f"  {name}: {done.time:.1f} s", flush=True)
             cache.cache_notebook_bundle(CacheBundleIn(done.nb, str(path), data={"execution_seconds": done.time}), check_validity=False, overwrite=True)
+    return failed
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else min(os.cpu_count() or 2, 8))
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else min(os.cpu_count() or 2, 8)) > 0)

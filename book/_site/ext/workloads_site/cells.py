@@ -30,7 +30,11 @@ def name_solutions(app, doctree):
             cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
 
 
-def mark_verdicts(app, doctree):
+def mark_tables(app, doctree):
+    """Numbers with their units stay on one line; the verdicts of a table of checks get their colour."""
+    for entry in doctree.findall(nodes.entry):
+        if "text-right" in entry["classes"] and len(entry.astext()) <= 18:
+            entry["classes"].append("wl-short")
     for table in doctree.findall(nodes.table):
         head = next(table.findall(nodes.thead), None)
         if head is None or not head.astext().strip().endswith("verdict"):
@@ -41,5 +45,5 @@ def mark_verdicts(app, doctree):
 
 
 def setup(app):
-    for handler in (hide_markers, name_solutions, mark_verdicts):
+    for handler in (hide_markers, name_solutions, mark_tables):
         app.connect("doctree-read", handler)
