@@ -19,22 +19,22 @@ DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
-	python $(SITE)/execute.py
-	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; exit 1; }
+	$(BIN)/python $(SITE)/execute.py
+	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; rm -rf _build/.doctrees; exit 1; }  # else the next build forgets the warnings
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
 
 test: book
-	pytest -q -rs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+	$(BIN)/pytest -q -rs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
 
 notebooks: $(VENV)/.ok
-	python $(SITE)/notebooks.py
+	$(BIN)/python $(SITE)/notebooks.py
 
 audit: $(VENV)/.ok
-	python $(SITE)/audit.py
+	$(BIN)/python $(SITE)/audit.py
 
 serve: book
 	@echo "Serving on localhost:$(PORT); stop with Ctrl-C"
-	@python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 clean:
 	rm -rf _build $(VENV) $(SITE)/node_modules
