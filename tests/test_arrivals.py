@@ -108,6 +108,16 @@ def test_types_are_drawn_whole():
     assert shares[LONG_OUTPUT] / 20_000 == pytest.approx(0.9, abs=0.01)
 
 
+def test_types_do_not_follow_the_gaps_when_both_have_the_same_seed():
+    times = arrivals.poisson_times(4, 5000, seed=8)
+    drawn = arrivals.sampled(UNIFORM, times, seed=8)
+    gaps = {LONG_INPUT: [], LONG_OUTPUT: []}
+    for before, after in zip(drawn, drawn[1:]):
+        gaps[after.request].append(after.time - before.time)
+    means = [sum(g) / len(g) for g in gaps.values()]
+    assert means[0] == pytest.approx(means[1], rel=0.06)
+
+
 DOCS, ESSAYS = Client("docs", ((LONG_INPUT, 1),), (3.6, 0.4)), Client("essays", ((LONG_OUTPUT, 1),), (0.4, 3.6))
 
 

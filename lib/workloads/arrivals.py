@@ -174,12 +174,14 @@ def interleaved(windows):
 def sampled(window, times, seed, client=""):
     """Arrivals at the given times with types drawn from the mix of the window, whole requests at a time.
 
+    The types have a stream of their own: the seed of the times may be used again without tying long requests to long gaps.
+
     >>> mix = ((Request(8192, 256), 9), (Request(1024, 2048), 1))
     >>> 870 < sum(x.request.new == 8192 for x in sampled(Window(60, 4, mix), [0.0] * 1000, seed=1)) < 930
     True
     """
     requests, weights = zip(*window.mix)
-    return [Arrival(t, r, client) for t, r in zip(times, random.Random(seed).choices(requests, weights, k=len(times)))]
+    return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def client_arrivals(clients, seconds, seed):
         for k, rate in enumerate(client.rates):
             key = f"{seed}/{client.name}/{k}"
             times = gamma_times(rate, client.cv, seconds, key, k * seconds) if nonnegative(rate, "rate", "requests/s") else []
-            arrivals += sampled(Window(seconds, rate, client.mix), times, key + "/types", client.name)
+            arrivals += sampled(Window(seconds, rate, client.mix), times, key, client.name)
     return sorted(arrivals, key=lambda a: a.time)
 
 

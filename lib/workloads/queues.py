@@ -8,18 +8,17 @@ import math
 from .domain import nonnegative, positive, whole
 
 
-def utilization(arrival_rate, mean_service, servers=1):
-    """Share of time a server is busy: rho = lambda E[S] / c (dimensionless).
+def utilization(arrival_rate, mean_service):
+    """Share of time a server is busy: rho = lambda E[S] (dimensionless).
 
-    >>> utilization(4, 0.125), utilization(4, 0.125, servers=2)
-    (0.5, 0.25)
+    >>> utilization(4, 0.125)
+    0.5
     """
-    nonnegative(arrival_rate, "arrival_rate", "1/s")
-    return arrival_rate * positive(mean_service, "mean_service", "s") / whole(servers, "servers", "", 1)
+    return nonnegative(arrival_rate, "arrival_rate", "1/s") * positive(mean_service, "mean_service", "s")
 
 
-def _stable(arrival_rate, mean_service, servers=1):
-    rho = utilization(arrival_rate, mean_service, servers)
+def _stable(arrival_rate, mean_service):
+    rho = utilization(arrival_rate, mean_service)
     positive(1 - rho, "spare capacity 1 - utilization, which a steady state needs,")
     return rho
 
@@ -62,35 +61,6 @@ def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
     rho = _stable(arrival_rate, mean_service)
     spread = nonnegative(arrival_scv, "arrival_scv") + nonnegative(service_scv, "service_scv")
     return rho * spread * mean_service / (2 * (1 - rho))
-
-
-def erlang_c(servers, load):
-    """Probability that an arrival must wait in M/M/c: Erlang's C formula, with load = lambda E[S] (mean busy servers).
-
-    Raises ValueError unless load < servers. Source: Erlang 1917; kleinrock1975queueing.
-
-    >>> erlang_c(1, 0.8), round(erlang_c(2, 1.6), 4)
-    (0.8, 0.7111)
-    """
-    whole(servers, "servers", "", 1)
-    nonnegative(load, "load", "servers")
-    if load >= servers:
-        raise ValueError(f"load (servers) must be below {servers}, the servers there are, got {load!r}")
-    blocked = 1.0                                   # Erlang B, by its recursion: no factorials, no overflow
-    for n in range(1, servers + 1):
-        blocked = load * blocked / (n + load * blocked)
-    return blocked / (1 - load / servers * (1 - blocked))
-
-
-def mmc_wait(arrival_rate, mean_service, servers):
-    """Mean wait before service in M/M/c (s): C(c, lambda E[S]) E[S] / (c - lambda E[S]). One queue in front of c equal servers.
-
-    >>> round(mmc_wait(8, 0.2, 2), 4)
-    0.3556
-    """
-    _stable(arrival_rate, mean_service, servers)
-    load = arrival_rate * mean_service
-    return erlang_c(servers, load) * mean_service / (servers - load)
 
 
 def fifo_waits(arrivals, services, servers=1):
