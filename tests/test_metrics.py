@@ -2,7 +2,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads import metrics
@@ -19,6 +19,7 @@ def events(steps, output=5):
     return Events(*times, output=output)
 
 
+@settings(deadline=None)
 @given(gaps)
 def test_stages_of_the_first_token_add_up_to_its_time(steps):
     e = events(steps)
@@ -26,6 +27,7 @@ def test_stages_of_the_first_token_add_up_to_its_time(steps):
     assert all(seconds >= 0 for seconds in metrics.ttft_stages(e).values())
 
 
+@settings(deadline=None)
 @given(gaps, st.integers(2, 50))
 def test_request_time_is_first_token_plus_the_intervals(steps, output):
     e = events(steps, output)
@@ -33,6 +35,7 @@ def test_request_time_is_first_token_plus_the_intervals(steps, output):
     assert metrics.request_seconds(e.arrival, e.last) == metrics.ttft(e.arrival, e.first) + (output - 1) * pace
 
 
+@settings(deadline=None)
 @given(gaps, st.fractions(0, 50))
 def test_a_longer_queue_delays_the_first_token_and_leaves_the_pace_alone(steps, wait):
     short, long = events(steps), events(steps[:1] + [steps[1] + wait] + steps[2:])
@@ -60,6 +63,7 @@ def test_chunks_hide_the_pace_of_their_tokens():
     assert metrics.mean_token_interval(1.0, 4.0, 17) == 3 / 16        # one number for two pauses
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=1, max_size=12), st.data())
 def test_time_of_token_agrees_with_unrolling_the_chunks(parts, data):
     now, chunks, unrolled = 0, [], []
@@ -93,6 +97,7 @@ def test_rank_is_free_of_binary_rounding():
             assert metrics.rank(count, hundredths / 100) == exact
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=60), st.integers(1, 100))
 def test_nearest_rank_is_the_smallest_value_that_covers_the_share(values, percent):
     found = metrics.nearest_rank(values, percent / 100)
@@ -100,6 +105,7 @@ def test_nearest_rank_is_the_smallest_value_that_covers_the_share(values, percen
     assert found == min(covers) and found in values
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40))
 def test_nearest_rank_agrees_with_numpys_inverted_cdf(values):
     numpy = pytest.importorskip("numpy")
@@ -147,6 +153,7 @@ def test_a_single_token_is_not_failed_for_a_pace_it_does_not_have():
     assert metrics.meets(Events(0, 0, 0, 1, 1, 1, 1), Objectives(ttft=1, token_interval=0.0001))
 
 
+@settings(deadline=None)
 @given(st.lists(gaps, min_size=1, max_size=8), st.integers(0, 100), st.integers(0, 100))
 def test_goodput_never_rises_with_a_tighter_deadline(runs, loose, less):
     requests = [events(steps) for steps in runs]
@@ -161,12 +168,14 @@ def test_one_gibibyte_for_ten_seconds():
         metrics.state_area([(-1, 10)])
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30)), max_size=8))
 def test_state_area_agrees_with_counting_second_by_second(segments):
     held = [size for size, seconds in segments for _ in range(seconds)]
     assert metrics.state_area(segments) == sum(held)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 40))
 def test_littles_law_agrees_with_counting_the_tasks_present(per_second, wait):
     spells = [(k / per_second, k / per_second + wait) for k in range(per_second * (wait + 5))]

@@ -80,7 +80,7 @@ def test_fifo_waits_agree_with_trying_every_server(servers):
     assert queues.fifo_waits(times, services, servers) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=20))
 def test_total_wait_of_one_server_does_not_depend_on_order_when_services_are_equal(pairs):
     times = list(itertools.accumulate(gap for gap, _ in pairs))
@@ -95,6 +95,7 @@ def test_hand_worked_waits():
     assert queues.md1_wait(4, 0.125) == 0.0625                         # rho 0.5: 0.5 / 1 * 0.125
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 0.98), st.floats(0, 5))
 def test_wait_rises_with_load_and_variation_and_vanishes_with_load(rho, scv):
     wait = queues.mg1_wait(rho, 1, scv)

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads import requests
@@ -28,6 +28,7 @@ def test_one_returned_token_needs_no_decode_step():
         requests.mean_decode_context(single)
 
 
+@settings(deadline=None)
 @given(any_request)
 def test_call_chain_agrees_with_writing_the_cache_token_by_token(request):
     cache, returned, seen = request.past, 0, []      # KV entries present, tokens returned
@@ -39,6 +40,7 @@ def test_call_chain_agrees_with_writing_the_cache_token_by_token(request):
     assert cache == requests.end_context(request)
 
 
+@settings(deadline=None)
 @given(any_request.filter(lambda r: r.output > 1))
 def test_mean_context_is_the_mean_of_the_steps_contexts(request):
     contexts = [c.context for c in requests.call_chain(request)[1:]]
@@ -50,6 +52,7 @@ def test_contexts_of_the_two_request_types():
     assert requests.mean_decode_context(Request(1024, 2048)) == 1024 + 1023
 
 
+@settings(deadline=None)
 @given(st.lists(any_request, min_size=1, max_size=6))
 def test_lockstep_reads_the_weights_once_a_round(batch):
     left, rounds = [r.output - 1 for r in batch], 0

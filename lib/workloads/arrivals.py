@@ -134,8 +134,8 @@ def on_off_times(rate, on, off, seconds, seed=None, start=0):
     positive(on, "on", "s"), nonnegative(off, "off", "s")
     times, begin, spell = [], 0, 0
     while begin < nonnegative(seconds, "seconds", "s"):
-        length = min(on, seconds - begin)
-        times += uniform_times(rate, length, start + begin) if seed is None else poisson_times(rate, length, f"{seed}/{spell}", start + begin)
+        length, at = min(on, seconds - begin), start + begin
+        times += uniform_times(rate, length, at) if seed is None else poisson_times(rate, length, f"{seed}/{spell}", at)
         begin, spell = begin + on + off, spell + 1
     return times
 

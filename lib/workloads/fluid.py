@@ -95,7 +95,7 @@ def backlog_path(pieces, start=0):
 
 
 def path_until_empty(pieces, service_rate, start=0):
-    """The backlog's path with one more corner behind it: after the last piece nothing arrives and the rest drains at ``service_rate`` (work/s).
+    """The backlog's path with one more corner: after the last piece nothing arrives and the rest drains at ``service_rate`` (work/s).
 
     >>> path_until_empty([Piece(60, 5, 3)], service_rate=3)
     [(0, 0), (60, 120), (100.0, 0)]
