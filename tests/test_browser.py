@@ -26,7 +26,6 @@ MEASURE = """() => {
   };
 }"""
 
-
 @pytest.fixture(scope="module")
 def tab(browser):
     context = browser.new_context(viewport=PHONE, color_scheme="light")

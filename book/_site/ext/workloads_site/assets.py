@@ -16,7 +16,7 @@ UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendo
 logging.getLogger("fontTools").setLevel(logging.WARNING)
 
 
-def tidy_scripts(app, pagename, templatename, context, doctree):
+def tidy_page(app, pagename, templatename, context, doctree):
     """Leave out thebe (live cells through a remote service; its inline script also raises an error), repeated inline scripts, and
     the files of sphinx-design on pages without its cards, grids and tabs."""
     unused = ["thebe"] + ["sphinx-design", "design-tabs"] * ('class="sd-' not in context.get("body", ""))
@@ -29,6 +29,8 @@ def tidy_scripts(app, pagename, templatename, context, doctree):
         seen.add(body)
         keep.append(script)
     context["script_files"] = keep
+    if "body" in context:      # read aloud, a toggle is called what it shows, and a list holds its items
+        context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>").replace("doc-biblioentry", "listitem")
     context["css_files"] = [c for c in context.get("css_files", []) if not any(u in str(getattr(c, "filename", c)) for u in unused)]
 
 
@@ -82,5 +84,5 @@ def lighten(app, exception):
 def setup(app):
     app.add_css_file("katex/katex.min.css", priority=400)
     app.add_css_file("workloads.css", priority=900)
-    app.connect("html-page-context", tidy_scripts, priority=900)
+    app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten, priority=900)
