@@ -16,6 +16,12 @@ UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendo
 logging.getLogger("fontTools").setLevel(logging.WARNING)
 
 
+def launch_where_published(app, config):
+    """Buttons for Binder and Colab need the address of a repository."""
+    if not config.html_theme_options.get("repository_url"):
+        config.html_theme_options.pop("launch_buttons", None)
+
+
 def tidy_page(app, pagename, templatename, context, doctree):
     """Leave out thebe (live cells through a remote service; its inline script also raises an error), repeated inline scripts, and
     the files of sphinx-design on pages without its cards, grids and tabs."""
@@ -84,5 +90,6 @@ def lighten(app, exception):
 def setup(app):
     app.add_css_file("katex/katex.min.css", priority=400)
     app.add_css_file("workloads.css", priority=900)
+    app.connect("config-inited", launch_where_published)
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten, priority=900)
