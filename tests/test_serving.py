@@ -173,8 +173,10 @@ def test_every_run_keeps_the_laws_of_the_engine(situation):
         assert r.arrival <= r.scheduled < r.first <= r.last
     firsts = [r.scheduled for r in run.requests]
     assert firsts == sorted(firsts)                                                     # first come, first scheduled
-    assert all(0 <= used <= engine.blocks and 0 <= rows <= engine.seats for _, used, rows in run.timeline)
-    assert run.timeline[-1][1:] == (0, 0) and run.timeline[-1][0] == max(r.last for r in run.requests)
+    assert all(0 < used <= engine.blocks and 0 < rows <= engine.seats for _, used, rows in run.timeline)
+    end, used, rows = run.timeline[-1]
+    held = [engine.blocks_of(r.prompt + r.output - 1) for r in run.requests if r.last == end]       # all others have given their blocks back
+    assert end == max(r.last for r in run.requests) and (used, rows) == (sum(held), len(held))
     assert all(a[0] < b[0] for a, b in zip(run.timeline, run.timeline[1:]))
     assert outstanding(run, run.timeline[-1][0]) == 0
     if not run.preemptions:
@@ -211,6 +213,8 @@ def test_the_last_request_is_preempted_goes_to_the_front_and_is_computed_again(e
     assert (b.scheduled, b.first, b.last, b.preemptions) == (0, 5, 14, 1)
     assert (c.first, c.last) == (5, 5)
     assert (run.steps, run.preemptions, run.makespan) == (6, 1, 14)
+    if engine_of is serve_stepwise:
+        assert run.timeline == ((5, 5, 3), (7, 6, 2), (8, 4, 1), (9, 5, 1), (13, 4, 1), (14, 5, 1))
 
 
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])

@@ -68,7 +68,7 @@ class Served:
 @dataclass(frozen=True)
 class Run:
     """Result of a simulation: the requests in order of arrival, engine steps, events (rounds of the simulator's loop), and the timeline:
-    (time in s, KV blocks in use, running requests) at the end of every event.
+    for the last step of every event (time of its end in s, KV blocks in use, requests in the step).
     """
     requests: tuple
     steps: int
@@ -198,11 +198,11 @@ def serve_stepwise(load, engine, step_time):
             row.computed += new
             logits += row.computed == row.known
         now, steps = now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
+        timeline.append((now, engine.blocks - free, len(running)))
         for row, new in planned:                                # (3) tokens come out
             if row.computed == row.known and row.sample(now):
                 running.remove(row)
                 free += blocks(row.computed)
-        timeline.append((now, engine.blocks - free, len(running)))
     return _run(load, rows, steps, steps, timeline)
 
 
@@ -284,7 +284,7 @@ def _span(step_time, decoding, free, gap):
 
 def serve(load, engine, step_time):
     """Run of a load on one replica, from event to event: equal to `serve_stepwise` in every number but ``events``; the timeline holds the
-    ends of the events only.
+    last steps of the events only.
 
     Between events every decoding row gains a token a step and nothing else moves, so a span of steps is an arithmetic series. An arrival
     ends a span only if it could enter: a blocked queue stays blocked, since free blocks only fall. A step with prompt chunks or a
@@ -345,6 +345,8 @@ def serve(load, engine, step_time):
             steps, ticks = _span(step_time, decoding, free, coming[0].arrival - now if open_seat else None)
             now, free = now + ticks, free - decoding.span_need(steps)
         decoding.advance(steps)
+        events += 1
+        timeline.append((now, engine.blocks - free, len(decoding.rows) + len(chunks)))
         while (end := decoding.next_end())[0] == 0:             # (3) last tokens, then first tokens
             decoding.leave(end[1])
             end[1].last = now
@@ -356,8 +358,6 @@ def serve(load, engine, step_time):
                 free += blocks(row.computed)
             else:
                 decoding.join(row)
-        events += 1
-        timeline.append((now, engine.blocks - free, len(decoding.rows) + bool(partial)))
     return _run(load, rows, decoding.step, events, timeline)
 
 
