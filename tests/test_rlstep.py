@@ -12,7 +12,7 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads import hardware, models, rlstep
+from workloads import flops, hardware, models, rlstep
 from workloads.rlstep import RLStep, printed_page, step
 
 LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
@@ -176,14 +176,31 @@ def test_waves_only_add_time(length, prompts):
 SLOWER = [("reference", False, True), ("policy_logprobs", False, True), ("recompute", False, True), ("lora", True, False), ("context", "average", "full"),
           ("decode_bound", "memory", "roofline"), ("capacity", "ignored", "waves"), ("epochs", 1, 2), ("rollout_uses", 2, 1), ("shared_prompts", True, False),
           ("prompt_tokens", 0, 500), ("pair_flops", 0, 589824), ("optimizer_bytes", 0, 28), ("held_state_bytes", 0, 14), ("copies", 1, 2), ("other_seconds", 0, 9),
-          ("kv_bytes", 128000, 147456), ("mfu", 0.5, 0.35), ("mbu", 0.9, 0.7), ("decode_mfu", 1, 0.05), ("kv_copies", 1, 2), ("replicated_bytes", 0, 1e9)]
+          ("kv_bytes", 128000, 147456), ("mfu", 0.5, 0.35), ("mbu", 0.9, 0.7), ("decode_mfu", 1, 0.05), ("kv_copies", 1, 2), ("replicated_bytes", 0, 1e9),
+          ("kept_samples", 100, None), ("teachers", 0, 1), ("first_token", "prefill", "decode"), ("prefill_head", "last", "all"), ("pass_head", "labels", "all")]
 
 
 @pytest.mark.parametrize("name, faster, slower", SLOWER)
 def test_each_switch_moves_the_step_the_way_it_should(name, faster, slower):
-    base = RLStep(completion=8192, prompt_tokens=300, gpus_per_copy=1 if name in ("held_state_bytes", "copies") else 2, decode_mfu=0.1)
+    base = RLStep(completion=8192, prompt_tokens=300, head_parameters=600_000_000, gpus_per_copy=1 if name in ("held_state_bytes", "copies") else 2, decode_mfu=0.1)
     a, b = (step(replace(base, **{name: value})) for value in (faster, slower))
     assert a.step_seconds < b.step_seconds
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 400), st.integers(1, 300), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2), st.booleans(), st.booleans(), st.booleans())
+def test_passes_equal_counts_product_by_product(prompt, completion, prompts, group, teachers, shared, last, labels):
+    """The exact counter of flops.py, sequence by sequence: the prefill yields the first token, the last is never read back."""
+    model, kept = models.model("Qwen3-4B"), max(1, prompts * group // 2)
+    result = step(rlstep.for_model(model, hardware.accelerator("H100 SXM"), completion=completion, prompts=prompts, group=group, prompt_tokens=prompt,
+                                   shared_prompts=shared, kept_samples=kept, teachers=teachers, first_token="prefill", prefill_head="last" if last else "all",
+                                   pass_head="labels" if labels else "all", capacity="ignored"))
+    known = prompt + completion - 1
+    once = flops.forward(model, known, head=completion if labels else "all").total
+    assert result.prefill_flops == (prompts if shared else prompts * group) * flops.forward(model, prompt, head="last" if last else "all").total
+    assert result.decode_flops == prompts * group * sum(flops.decode_step(model, prompt + j).total for j in range(completion - 1))
+    assert result.logprob_flops == (1 + teachers) * prompts * group * once and result.training_flops == 3 * kept * once
+    assert result.trained_tokens == kept * known and result.sampled_tokens == prompts * group * completion
 
 
 def test_a_slow_compute_roof_makes_decode_compute_bound():
@@ -325,7 +342,10 @@ def test_prices_by_hand():
     ({"completion": ((0.5, 200), (0.5, 100))}, "growth"), ({"completion": ((1.5, 200), (-0.5, 300))}, "share"), ({"mfu": 1.2}, "mfu"), ({"mbu": 0}, "mbu"),
     ({"decode_mfu": -1}, "decode_mfu"), ({"kv_bytes": -1}, "kv_bytes"), ({"gpus": 0}, "gpus"), ({"context": "mean"}, "context"), ({"lora": 2}, "lora"),
     ({"capacity": "maybe"}, "capacity"), ({"overlap": True}, "rollout_gpus"), ({"stragglers": 0.5}, "stragglers"), ({"rollout_gpus": 0}, "rollout_gpus"),
-    ({"parameters": "8B"}, "parameters"), ({"peak": math.inf}, "peak"), ({"lora": numpy.array([0.0, 2.0])}, "lora")])
+    ({"parameters": "8B"}, "parameters"), ({"peak": math.inf}, "peak"), ({"lora": numpy.array([0.0, 2.0])}, "lora"),
+    ({"kept_samples": 1025}, "kept_samples"), ({"kept_samples": 0}, "kept_samples"), ({"teachers": -1}, "teachers"), ({"head_parameters": 9 * 10**9}, "head_parameters"),
+    ({"first_token": "free"}, "first_token"), ({"first_token": "prefill", "completion": 0.5}, "completion"), ({"prefill_head": "first"}, "prefill_head"),
+    ({"prefill_head": "last"}, "head_parameters"), ({"pass_head": "labels"}, "head_parameters"), ({"pass_head": "none"}, "pass_head")])
 def test_bad_configurations_are_refused_by_name(changes, name):
     with pytest.raises(ValueError, match=name):
         RLStep(**changes)

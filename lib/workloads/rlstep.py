@@ -15,15 +15,16 @@ from .generic import ceil, floor, is_array, is_symbolic, maximum, minimum, total
 
 _POSITIVE = {"prompts": "", "group": "", "parameters": "", "total_parameters": "", "weight_bytes": "B", "gpus": "", "rollout_gpus": "",
              "peak": "FLOP/s", "bandwidth": "B/s", "memory_bytes": "B", "gpus_per_copy": "", "kv_copies": "", "epochs": "",
-             "rollout_uses": "steps", "copies": "", "overhead": ""}
-_NONNEGATIVE = {"prompt_tokens": "tokens", "kv_bytes": "B/token", "state_bytes": "B/sequence", "expert_bytes": "B", "embedding_bytes": "B",
-                "replicated_bytes": "B", "pair_flops": "FLOP", "decode_pair_flops": "FLOP", "optimizer_bytes": "B/parameter",
-                "held_state_bytes": "B/parameter", "other_seconds": "s"}
+             "kept_samples": "samples", "rollout_uses": "steps", "copies": "", "overhead": ""}
+_NONNEGATIVE = {"prompt_tokens": "tokens", "kv_bytes": "B/token", "state_bytes": "B/sequence", "expert_bytes": "B",
+                "embedding_bytes": "B", "head_parameters": "", "replicated_bytes": "B", "pair_flops": "FLOP", "decode_pair_flops": "FLOP",
+                "teachers": "", "optimizer_bytes": "B/parameter", "held_state_bytes": "B/parameter", "other_seconds": "s"}
 _FRACTION = ("mbu", "mfu", "decode_mfu", "expert_share", "trainable_share")
 _FLAGS = ("shared_prompts", "lora", "recompute", "reference", "policy_logprobs", "overlap")
 _CHOICES = {"stragglers": (True, False), "context": ("average", "full"), "decode_bound": ("roofline", "memory"),
-            "capacity": ("waves", "ignored")}
-_OPTIONAL = ("total_parameters", "rollout_gpus", "decode_pair_flops")
+            "capacity": ("waves", "ignored"), "first_token": ("decode", "prefill"), "prefill_head": ("all", "last"),
+            "pass_head": ("all", "labels")}
+_OPTIONAL = ("total_parameters", "rollout_gpus", "decode_pair_flops", "kept_samples")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +36,13 @@ class RLStep:
       completion: tokens, equal for all, or a distribution ((share, tokens), ...) with rising tokens and shares that sum to 1 (a last
       share of 0: a few long ones, negligible in number). prompts, group: prompts a step, completions a prompt. prompt_tokens (0 leaves
       prompts out); shared_prompts: a group's prompt is prefilled once. stragglers: decode lasts until the longest completion ends
-      (False: all have the mean length, as if freed seats were refilled).
+      (False: all have the mean length, as if freed seats were refilled). kept_samples: completions that training uses (None: all).
     Model
       parameters N: those that take part in a token's products; total_parameters: all (None: the same). weight_bytes W: one copy (B), of
       which embedding_bytes are looked up, not read, and expert_bytes are routed experts, a token using expert_share of them. kv_bytes:
       cache (B/token); state_bytes: constant state (B/sequence), read and written each step. pair_flops: attention FLOPs per query-key
-      pair over all layers (0 leaves attention out); decode_pair_flops: in decode (None: the same).
+      pair over all layers (0 leaves attention out); decode_pair_flops: in decode (None: the same). head_parameters: those of N in the
+      vocabulary head.
     Machine
       gpus; peak (dense FLOP/s), bandwidth (B/s), memory_bytes (B) of each. gpus_per_copy g: GPUs that share one copy of the weights, by
       tensor or expert parallelism; replicated_bytes: weights that each of them holds in full; kv_copies: how often they together store
@@ -52,10 +54,14 @@ class RLStep:
       context: a decode step reads the cache as it has grown ("average", (tokens + 1)/2) or of the "full" length. decode_bound:
       "roofline", or "memory" alone. capacity: "waves" (equal batches when the cache does not fit, full length reserved) or "ignored".
       lora: no weight gradients (4N for 6N); recompute: one more forward (2N). reference, policy_logprobs: a forward pass of the
-      reference model, and one of the policy itself, over the finished samples. epochs: training passes over the samples; rollout_uses:
-      steps that share one set of rollouts. optimizer_bytes: moved per trained parameter; trainable_share of all parameters.
-      held_state_bytes: training state per trained parameter left on the GPUs during rollout, sharded over them (0: moved away). copies
-      of the weights held during rollout, times overhead. other_seconds: reward, weight transfer, whatever else runs alone.
+      reference model, and one of the policy itself, over the finished samples; teachers: as many more, of models of the same shape.
+      first_token: each completion token takes a "decode" step, or the "prefill" yields the first one and the last is never read back,
+      so that T tokens take T - 1 steps. prefill_head: a prefill multiplies the head with "all" positions, or the "last"; pass_head:
+      passes over finished samples with "all" positions, or the "labels", those that predict a completion token. epochs: training passes
+      over the samples; rollout_uses: steps that share one set of rollouts. optimizer_bytes: moved per trained parameter;
+      trainable_share of all parameters. held_state_bytes: training state per trained parameter left on the GPUs during rollout, sharded
+      over them (0: moved away). copies of the weights held during rollout, times overhead. other_seconds: reward, weight transfer,
+      whatever else runs alone.
     Assumptions: sequences are spread evenly over the copies, so a batch need not be whole; parallelism communicates for free.
     Raises: ValueError for a value out of range, naming it.
     """
@@ -66,6 +72,7 @@ class RLStep:
     prompt_tokens: object = 0
     shared_prompts: bool = True
     stragglers: bool = True
+    kept_samples: object = None
     parameters: object = 8 * 10**9
     total_parameters: object = None
     weight_bytes: object = 16 * 10**9
@@ -76,6 +83,7 @@ class RLStep:
     state_bytes: object = 0
     pair_flops: object = 0
     decode_pair_flops: object = None
+    head_parameters: object = 0
     gpus: object = 8
     peak: object = 990 * 10**12
     bandwidth: object = 3350 * 10**9
@@ -95,6 +103,10 @@ class RLStep:
     recompute: bool = False
     reference: bool = True
     policy_logprobs: bool = False
+    teachers: object = 0
+    first_token: str = "decode"
+    prefill_head: str = "all"
+    pass_head: str = "all"
     epochs: object = 1
     rollout_uses: object = 1
     optimizer_bytes: object = 28
@@ -118,6 +130,11 @@ class RLStep:
         if self.rollout_gpus is None and (is_array(self.overlap) or self.overlap is True):
             raise ValueError("overlap must be False where rollout_gpus is None: the same GPUs cannot sample and train at once, got True")
         object.__setattr__(self, "completion", _lengths(self.completion))
+        nonnegative(self.samples - self.kept, "samples - kept_samples", "samples")
+        nonnegative(self.parameters - self.head_parameters, "parameters - head_parameters")
+        nonnegative(self.fed[0][1], "completion less the first token", "tokens")
+        if (self.prefill_head, self.pass_head) != ("all", "all"):
+            positive(self.head_parameters, "head_parameters where prefill_head or pass_head leave rows out")
 
     @property
     def lengths(self):
@@ -130,6 +147,16 @@ class RLStep:
         return sum(share * tokens for share, tokens in self.lengths)
 
     @property
+    def fed(self):
+        """Completion tokens that are read back, as ((share, tokens), ...): all, or all but the last where the prefill yields the first."""
+        return tuple((share, tokens - 1) for share, tokens in self.lengths) if self.first_token == "prefill" else self.lengths
+
+    @property
+    def mean_fed(self):
+        """Mean number of completion tokens that are read back (tokens)."""
+        return self.mean_completion - 1 if self.first_token == "prefill" else self.mean_completion
+
+    @property
     def longest(self):
         """Longest completion (tokens)."""
         return self.lengths[-1][1]
@@ -138,6 +165,11 @@ class RLStep:
     def samples(self):
         """Completions of a step."""
         return self.prompts * self.group
+
+    @property
+    def kept(self):
+        """Completions that training uses."""
+        return self.samples if self.kept_samples is None else self.kept_samples
 
     @property
     def sampling_gpus(self):
@@ -220,8 +252,9 @@ def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_va
 
 def _transformer(model, b, b_kv, g, expert_parallel):
     count, weights, mla = models.parameters(model), memory.weight_bytes(model, b), bool(model.latent)
+    active = lambda *parts: sum(w.active for w in models.matrices(model) if not parts or w.part in parts)
     stored = 1 if expert_parallel else g if mla else maximum(1, g / model.kv_heads)
-    return dict(parameters=sum(w.active for w in models.matrices(model)), total_parameters=count.total, weight_bytes=weights,
+    return dict(parameters=active(), head_parameters=active("head"), total_parameters=count.total, weight_bytes=weights,
                 embedding_bytes=0 if model.tied else count.embedding * b, expert_bytes=count.experts * b,
                 expert_share=model.active_experts / model.experts if model.experts else 1,
                 kv_bytes=memory.kv_bytes_per_token(model, b_kv), pair_flops=flops.attention_flops_per_pair(model),
@@ -290,7 +323,7 @@ def weights_read(step, rows):
 def _runs(step):
     """Runs of decode steps with the same sequences alive: (first, last step, share alive, cached tokens read as (level, slope)), the
     tokens as a multiple of the batch."""
-    lengths = step.lengths if step.stragglers else ((1, step.mean_completion),)
+    lengths = step.fed if step.stragglers else ((1, step.mean_fed),)
     start = 1
     for k, (_, stop) in enumerate(lengths):
         alive = sum(share for share, _ in lengths[k:])
@@ -490,14 +523,17 @@ def pass_flops(step):
     """FLOPs of passes over known tokens: (prefill of all prompts, one forward pass over all samples, training).
 
     Equation: prefill 2N P + a P(P+1)/2 a prompt; forward 2N T + a T(T+1)/2 a sample; training epochs ((6, or 4 under LoRA, + 2 with
-    recomputation) N T + (3, or 4) a T(T+1)/2) a sample. T: prompt P and completion; a: pair_flops; means over the lengths.
+    recomputation) N T + (3, or 4) a T(T+1)/2) a kept sample. T: prompt P and completion tokens read; a: pair_flops; means over the
+    lengths. Where the head skips rows, N T becomes N T - head parameters x rows skipped.
     """
     a, n, prompt = step.pair_flops, step.parameters, step.prompt_tokens
-    tokens = prompt + step.mean_completion
-    pairs = sum(share * _line_sum(1, prompt + count, 0, 1) for share, count in step.lengths)
-    prefill = where(step.shared_prompts, step.prompts, step.samples) * (2 * n * prompt + a * _line_sum(1, prompt, 0, 1))
-    training = step.epochs * step.samples * (step.train_rule * n * tokens + (3 + step.recompute) * a * pairs)
-    return prefill, step.samples * (2 * n * tokens + a * pairs), training
+    tokens = prompt + step.mean_fed
+    pairs = sum(share * _line_sum(1, prompt + count, 0, 1) for share, count in step.fed)
+    first = n * prompt - step.head_parameters * (prompt - where(prompt == 0, 0, 1)) if step.prefill_head == "last" else n * prompt
+    known = n * tokens - step.head_parameters * (tokens - step.mean_completion) if step.pass_head == "labels" else n * tokens
+    prefill = where(step.shared_prompts, step.prompts, step.samples) * (2 * first + a * _line_sum(1, prompt, 0, 1))
+    training = step.epochs * step.kept * (step.train_rule * known + (3 + step.recompute) * a * pairs)
+    return prefill, step.samples * (2 * known + a * pairs), training
 
 
 def step(config):
@@ -515,19 +551,20 @@ def step(config):
     c, rounds = config, waves(config)
     wave, repeated = decode(c, c.batch / rounds), rounds / c.rollout_uses
     prefill, forward, training = pass_flops(c)
-    prefill, forward = prefill / c.rollout_uses, (c.reference + c.policy_logprobs) * forward / c.rollout_uses
+    passes = c.reference + c.policy_logprobs + c.teachers
+    prefill, forward = prefill / c.rollout_uses, passes * forward / c.rollout_uses
     seconds = lambda work, gpus: roofline.compute_seconds(work, gpus * c.peak, c.mfu)
     update = roofline.transfer_seconds(c.optimizer_bytes * c.trainable_share * c.all_parameters, c.gpus * c.bandwidth, c.mbu)
     rollout = seconds(prefill, c.sampling_gpus) + repeated * wave.seconds
     learning = seconds(forward, c.gpus) + seconds(training, c.gpus) + update
-    finished, prompts = c.samples * (c.prompt_tokens + c.mean_completion), where(c.shared_prompts, c.prompts, c.samples)
+    tokens, prompts = c.prompt_tokens + c.mean_fed, where(c.shared_prompts, c.prompts, c.samples)
     return Breakdown(
         prefill_seconds=seconds(prefill, c.sampling_gpus), decode_seconds=repeated * wave.seconds, logprob_seconds=seconds(forward, c.gpus),
         training_seconds=seconds(training, c.gpus), optimizer_seconds=update, other_seconds=c.other_seconds,
         step_seconds=where(c.overlap, maximum(rollout, learning), rollout + learning) + c.other_seconds,
         prefill_flops=prefill, decode_flops=repeated * wave.flops * c.sampling_gpus / c.gpus_per_copy, logprob_flops=forward,
-        training_flops=training, sampled_tokens=c.samples * c.mean_completion / c.rollout_uses, trained_tokens=c.epochs * finished,
-        forward_tokens=(prompts * c.prompt_tokens + (c.reference + c.policy_logprobs) * finished) / c.rollout_uses,
+        training_flops=training, sampled_tokens=c.samples * c.mean_completion / c.rollout_uses, trained_tokens=c.epochs * c.kept * tokens,
+        forward_tokens=(prompts * c.prompt_tokens + passes * c.samples * tokens) / c.rollout_uses,
         decode_bytes=repeated * wave.bytes, decode_steps=repeated * wave.steps, batch=c.batch, fit=sequences_that_fit(c), waves=rounds,
         held_bytes=resident_bytes(c) + c.batch * sequence_bytes(c) / c.gpus_per_copy, memory_bytes=c.memory_bytes,
         sampling_gpus=c.sampling_gpus, training_gpus=c.gpus, gpus=c.all_gpus, peak=c.peak, ridge=roofline.ridge(c.peak, c.bandwidth))
