@@ -282,6 +282,14 @@ def test_sixteen_times_the_output_costs_sixteen_times_the_steps_and_hardly_more_
     assert runs[1].events < 2 * runs[0].events
 
 
+def test_arrivals_behind_a_blocked_queue_end_no_span():
+    by_seat = Engine(blocks=100, token_budget=640, seats=1)
+    by_pool = Engine(blocks=64, token_budget=640, seats=8)                     # a prompt of 600 tokens takes more than half of it
+    for engine in (by_seat, by_pool):
+        run = serve(load_of(*((float(i), 600, 401) for i in range(20))), engine, COUNTING)
+        assert (run.events, run.steps, run.preemptions) == (20 * 2, 20 * 401, 0)               # a prompt and a span each
+
+
 def test_events_grow_in_proportion_to_the_requests():
     events = []
     for count in (500, 5000):
