@@ -35,6 +35,8 @@ def tidy_page(app, pagename, templatename, context, doctree):
         seen.add(body)
         keep.append(script)
     context["script_files"] = keep
+    if contents := context.get("generate_toctree_html"):
+        context["generate_toctree_html"] = lambda *a, **k: str(contents(*a, **k)).replace("<summary>", '<summary aria-label="Pages below">')
     if "body" in context:      # read aloud, a toggle is called what it shows, and a list holds its items
         context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>").replace("doc-biblioentry", "listitem")
     context["css_files"] = [c for c in context.get("css_files", []) if not any(u in str(getattr(c, "filename", c)) for u in unused)]
