@@ -7,7 +7,7 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads import budgets, flops, models
+from workloads import budgets, flops, models, scaling
 from workloads.budgets import ExpertLayers, TaskType
 from workloads.tables import table
 
@@ -74,6 +74,13 @@ def test_a_saving_that_may_vanish_has_no_upper_break_even(lowest):
 @given(amounts, amounts, amounts)
 def test_the_saving_needed_breaks_even_at_that_volume(extra, tasks, _):
     assert budgets.break_even_tasks(extra, budgets.saving_needed(extra, tasks)) == pytest.approx(tasks)
+
+
+def test_at_the_crossing_both_models_have_done_the_same_work():
+    law = scaling.ScalingLaw(1.2, 9.9, 0.1, 16500, 0.45)
+    calls = budgets.crossing_calls(law, 1e8, 5e8, 2.9, 512, 128)
+    works = [flops.rule_6n(n, scaling.tokens_for_loss(law, n, 2.9)) + calls * budgets.call_flops(n, 512, 128) for n in (1e8, 5e8)]
+    assert works[0] == pytest.approx(works[1], rel=1e-12) and calls > 0
 
 
 def test_the_success_needed_breaks_even():
@@ -148,6 +155,9 @@ def test_reported_sizes_lie_beside_the_exact_counts():
     (lambda: budgets.break_even_tasks(1, 0), "saving"),
     (lambda: budgets.break_even_range((2, 1), (1, 2)), "extra_upfront"),
     (lambda: budgets.break_even_range((1, float("nan")), (1, 2)), "extra_upfront"),
+    (lambda: budgets.crossing_calls(scaling.published_laws()["chinchilla-refit"], 2e9, 1e9, 2.6, 512, 128), "large - small"),
+    (lambda: budgets.crossing_calls(scaling.published_laws()["chinchilla-refit"], 1e7, 1e9, 2.6, 512, 128), "target_loss"),
+    (lambda: budgets.crossing_calls(scaling.published_laws()["chinchilla-refit"], 1e9, 4e9, 4.0, 512, 128), "extra_upfront"),
     (lambda: budgets.success_needed(1, 1, 100, 10), "rival_cost"),
     (lambda: budgets.success_needed(5, 3, 0, 10), "success rate"),
     (lambda: budgets.discounted_tasks(1, 0, 0.1), "years"),

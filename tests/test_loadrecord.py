@@ -11,13 +11,16 @@ from workloads import arrivals, loadrecord, replay
 from workloads.loadrecord import InteractiveRecord, LearningRecord, MediaRecord, ModelCall, ToolCall
 from workloads.requests import Request
 
-TASK = InteractiveRecord("t1", "tests pass", True, "Qwen3-8B", "v1", 1.5, (ModelCall(10, 4, 3, 0.0, 2.0), ModelCall(20, 12, 5)), (ToolCall("run", 0, 0.1),), 2, 30.0)
+CALLS = ModelCall(10, 4, 3, 0.0, 2.0), ModelCall(20, 12, 5)
+TASK = InteractiveRecord("t1", "tests pass", True, "Qwen3-8B", "v1", 1.5, CALLS, (ToolCall("run", 0, 0.1),), 2, 30.0)
 MEDIA = MediaRecord("m1", 2_048_000, (0.0, 0.04, 0.08), 0.01, None, 0.3, 2_048_000, 147_456, 0.5, 0.04, 0.07, 1e12)
 UPDATE = LearningRecord("math", "unit tests", (1279, 1000), (256, 100), 2, 4, 2, "step 7", 8, 1.5, 600.0)
 
-calls = st.builds(lambda cached, extra, output: ModelCall(cached + extra, cached, output), st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 10**5))
-tasks = st.builds(InteractiveRecord, st.text("abc", min_size=1), st.just("check"), st.sampled_from([True, False, None]), st.just("m"), st.just("v"),
-                  st.floats(0, 1e9), st.lists(calls, min_size=1, max_size=4), branches=st.integers(1, 9), reuse_seconds=st.none() | st.floats(0, 1e6))
+calls = st.builds(lambda cached, extra, output: ModelCall(cached + extra, cached, output),
+                  st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 10**5))
+tasks = st.builds(InteractiveRecord, st.text("abc", min_size=1), st.just("check"), st.sampled_from([True, False, None]), st.just("m"),
+                  st.just("v"), st.floats(0, 1e9), st.lists(calls, min_size=1, max_size=4), branches=st.integers(1, 9),
+                  reuse_seconds=st.none() | st.floats(0, 1e6))
 
 
 @pytest.mark.parametrize("record", [TASK, MEDIA, UPDATE], ids=lambda r: type(r).__name__)
@@ -64,9 +67,12 @@ def test_the_task_record_lays_calls_and_tools_end_to_end():
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"task": " "}, "task must be a text"), ({"check": 7}, "check must be a text"), ({"passed": 1}, "passed"), ({"passed": "yes"}, "passed"),
-    ({"arrival": -1}, r"arrival \(s\)"), ({"arrival": math.nan}, "arrival"), ({"calls": ()}, "calls must hold at least one"), ({"calls": "abc"}, "calls must be a sequence"), ({"calls": (7,)}, "calls must hold ModelCalls"),
-    ({"calls": 7}, "calls must be a sequence"), ({"tools": (ToolCall("run", 2),)}, "after_call"), ({"branches": 0}, "branches"), ({"reuse_seconds": -1}, "reuse_seconds"),
+    ({"task": " "}, "task must be a text"), ({"check": 7}, "check must be a text"),
+    ({"passed": 1}, "passed"), ({"passed": "yes"}, "passed"),
+    ({"arrival": -1}, r"arrival \(s\)"), ({"arrival": math.nan}, "arrival"), ({"calls": ()}, "calls must hold at least one"),
+    ({"calls": "abc"}, "calls must be a sequence"), ({"calls": (7,)}, "calls must hold ModelCalls"),
+    ({"calls": 7}, "calls must be a sequence"), ({"tools": (ToolCall("run", 2),)}, "after_call"),
+    ({"branches": 0}, "branches"), ({"reuse_seconds": -1}, "reuse_seconds"),
 ])
 def test_a_wrong_task_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
@@ -74,13 +80,16 @@ def test_a_wrong_task_is_refused(change, message):
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: ModelCall(0, 0, 1), "input_tokens"), (lambda: ModelCall(5, 5, 1), "cached_tokens"), (lambda: ModelCall(5, -1, 1), "cached_tokens"),
+    (lambda: ModelCall(0, 0, 1), "input_tokens"), (lambda: ModelCall(5, 5, 1), "cached_tokens"),
+    (lambda: ModelCall(5, -1, 1), "cached_tokens"),
     (lambda: ModelCall(5, 0, 0), "output_tokens"), (lambda: ModelCall(5, 0, 1, 2.0, 1.0), "end - start"), (lambda: ToolCall("", 0), "tool"),
     (lambda: ToolCall("run", -1), "after_call"), (lambda: ToolCall("run", 0, math.inf), "seconds"),
-    (lambda: dataclasses.replace(MEDIA, media_bytes=1.5), "media_bytes"), (lambda: dataclasses.replace(MEDIA, chunk_times=(0.1, 0.0)), "chunk_times"),
+    (lambda: dataclasses.replace(MEDIA, media_bytes=1.5), "media_bytes"),
+    (lambda: dataclasses.replace(MEDIA, chunk_times=(0.1, 0.0)), "chunk_times"),
     (lambda: dataclasses.replace(MEDIA, chunk_seconds=0), "chunk_seconds"), (lambda: dataclasses.replace(MEDIA, kv_bytes=-1), "kv_bytes"),
     (lambda: dataclasses.replace(UPDATE, retained=3), "retained"), (lambda: dataclasses.replace(UPDATE, generated=1), "retained"),
-    (lambda: dataclasses.replace(UPDATE, labels=(1280, 1)), "sequence_lengths - labels"), (lambda: dataclasses.replace(UPDATE, micro_batches=0), "micro_batches"),
+    (lambda: dataclasses.replace(UPDATE, labels=(1280, 1)), "sequence_lengths - labels"),
+    (lambda: dataclasses.replace(UPDATE, micro_batches=0), "micro_batches"),
     (lambda: dataclasses.replace(UPDATE, deadline=0), "deadline"), (lambda: loadrecord.to_line("text"), "record must be one of"),
 ])
 def test_wrong_values_are_refused(call, message):
@@ -89,7 +98,8 @@ def test_wrong_values_are_refused(call, message):
 
 
 @pytest.mark.parametrize("line, message", [
-    ("not json", "line must be a JSON object"), ("[1]", "line must be a JSON object"), ("3", "line must be a JSON object"), ('{"task": "t"}', "whose kind is one of"),
+    ("not json", "line must be a JSON object"), ("[1]", "line must be a JSON object"),
+    ("3", "line must be a JSON object"), ('{"task": "t"}', "whose kind is one of"),
     ('{"kind": "batch"}', "whose kind is one of"), ('{"kind": ["media"]}', "whose kind is one of"),
 ])
 def test_a_line_of_another_kind_is_refused(line, message):
@@ -99,7 +109,8 @@ def test_a_line_of_another_kind_is_refused(line, message):
 
 @pytest.mark.parametrize("change, message", [
     (lambda v: v.pop("model"), "every field without a default"), (lambda v: v.update(price=1), "no fields but"),
-    (lambda v: v["calls"][0].pop("output_tokens"), "ModelCall must hold every field"), (lambda v: v["calls"][0].update(cost=1), "ModelCall must hold no fields"),
+    (lambda v: v["calls"][0].pop("output_tokens"), "ModelCall must hold every field"),
+    (lambda v: v["calls"][0].update(cost=1), "ModelCall must hold no fields"),
     (lambda v: v.update(arrival="soon"), "arrival"), (lambda v: v.update(arrival=math.nan), "arrival"),
 ])
 def test_a_line_with_wrong_fields_is_refused_with_its_number(change, message):

@@ -9,7 +9,8 @@ from math import fsum, isclose
 
 from .attempts import cost_per_success
 from .domain import fraction, nonnegative, one_of, positive, whole
-from .flops import rule_2n
+from .flops import rule_2n, rule_6n
+from .scaling import tokens_for_loss
 from .tables import table
 
 
@@ -28,7 +29,8 @@ class TrainingReport:
 
 def _read(row):
     numbers = {c: float(row[c]) if row[c] != "-" else None for c in ("parameters", "active_parameters", "tokens", "device_hours")}
-    return TrainingReport(row["model"], device=None if row["device"] == "-" else row["device"], scope=row["scope"], source=row["source"], **numbers)
+    device = None if row["device"] == "-" else row["device"]
+    return TrainingReport(row["model"], device=device, scope=row["scope"], source=row["source"], **numbers)
 
 
 @cache
@@ -96,7 +98,8 @@ def equivalent_device_seconds(device_seconds, peak, reference_peak):
     >>> round(equivalent_device_seconds(1, 989.4e12, 312e12), 3)
     3.171
     """
-    return nonnegative(device_seconds, "device_seconds", "s") * positive(peak, "peak", "FLOP/s") / positive(reference_peak, "reference_peak", "FLOP/s")
+    positive(peak, "peak", "FLOP/s"), positive(reference_peak, "reference_peak", "FLOP/s")
+    return nonnegative(device_seconds, "device_seconds", "s") * peak / reference_peak
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,24 @@ def break_even_tasks(extra_upfront, saving):
     return nonnegative(extra_upfront, "extra_upfront") / positive(saving, "saving")
 
 
+def crossing_calls(law, small, large, target_loss, prompt, output):
+    """Calls after which the smaller of two models of equal loss has repaid its longer training (calls).
+
+    Q* = (6 N_s D_s - 6 N_l D_l) / (2 (N_l - N_s) (P + G - 1)), with D from the law at the target loss
+
+    Parameters: law, a ScalingLaw; small < large, parameters; target loss in nats/token; prompt and output of a call in tokens.
+    Training and serving at one utilisation: it cancels. Raises ValueError where a size cannot reach the loss, or where the
+    smaller model needs no more training work than the larger one.
+
+    >>> from workloads.scaling import published_laws
+    >>> round(crossing_calls(published_laws()["chinchilla-refit"], 1e9, 4e9, 2.2, 512, 128) / 1e9, 1)
+    40.4
+    """
+    positive(large - small, "large - small", "parameters")
+    short, long = (rule_6n(n, tokens_for_loss(law, n, target_loss)) for n in (large, small))
+    return break_even_tasks(long - short, call_flops(large, prompt, output) - call_flops(small, prompt, output))
+
+
 def break_even_range(extra_upfront, saving):
     """Smallest and largest break-even volume that two uncertain inputs allow (tasks).
 
@@ -214,7 +235,8 @@ def discounted_tasks(tasks_per_year, years, decline):
     175.0
     """
     fraction(decline, "decline", zero=True)
-    return positive(tasks_per_year, "tasks_per_year", "tasks") * fsum((1 - decline) ** year for year in range(whole(years, "years", least=1)))
+    years = range(whole(years, "years", least=1))
+    return positive(tasks_per_year, "tasks_per_year", "tasks") * fsum((1 - decline) ** year for year in years)
 
 
 @dataclass(frozen=True)

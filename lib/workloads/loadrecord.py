@@ -163,7 +163,8 @@ class LearningRecord:
         whole(self.reward_calls, "reward_calls", "calls")
         _known(nonnegative, self.reward_seconds, "reward_seconds", "s"), _known(positive, self.deadline, "deadline", "s")
         lengths, labels = _flat(self, "sequence_lengths"), _flat(self, "labels")
-        if not whole(self.generated, "generated", "samples", least=1) >= whole(self.retained, "retained", "samples") == len(lengths) == len(labels):
+        whole(self.generated, "generated", "samples", least=1), whole(self.retained, "retained", "samples")
+        if not self.generated >= self.retained == len(lengths) == len(labels):
             raise ValueError(f"retained (samples) must be at most generated ({self.generated}) and the number of sequence_lengths "
                              f"({len(lengths)}) and labels ({len(labels)}), got {self.retained!r}")
         for length, marked in zip(lengths, labels):
