@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from test_vision import Counting, ones, transpose
 
 from workloads import memory
-from workloads.diffusion import (DiffusionTransformer, SpeechModel, denoising_flops, fast_passes, fish_audio, frame_flops, frame_weight_bytes,
-                                 frames_per_second, latent_positions, pass_flops, qwen_image, weight_elements)
+from workloads.diffusion import (DiffusionTransformer, SpeechModel, denoising_flops, fast_passes, fish_audio, frame_flops,
+                                 frame_weight_bytes, frames_per_second, latent_positions, pass_flops, qwen_image, weight_elements)
 
 QWEN, FISH = qwen_image(), fish_audio()
 TINY = DiffusionTransformer("tiny", vae_scale=2, packing=2, channels=3, blocks=2, hidden=4, mlp=5, text_width=3, time_width=2)
@@ -19,7 +19,7 @@ def one_pass(m, positions, text, heads=2):
     """FLOPs of a real pass: two streams with projections of their own, one attention over both, modulation from the step."""
     count, h = Counting(), m.hidden
     step = count.product(count.product(ones(1, m.time_width), ones(m.time_width, h)), ones(h, h))
-    streams = [count.product(ones(positions, m.channels), ones(m.channels, h)), count.product(ones(text, m.text_width), ones(m.text_width, h))]
+    streams = [count.product(ones(rows, width), ones(width, h)) for rows, width in ((positions, m.channels), (text, m.text_width))]
     for _ in range(m.blocks):
         for _ in streams:
             count.product(step, ones(h, 6 * h))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.streaming import (Delivery, arrived_audio, chunk_bytes, deliveries, heard, milliseconds_until_full, miss_probability, next_tick,
-                                 observation_tokens, playback, played_audio, smallest_buffer, voice_record)
+from workloads.streaming import (Delivery, arrived_audio, chunk_bytes, deliveries, heard, milliseconds_until_full, miss_probability,
+                                 next_tick, observation_tokens, playback, played_audio, smallest_buffer, voice_record)
 
 NETWORK = [5, 5, 50, 5, 5, 5, 5, 5]
 ARRIVALS = [38, 58, 123, 98, 118, 138, 158, 178]
@@ -240,7 +240,8 @@ def test_recorded_chunks_play_from_start_to_end():
 
 # --- bytes, bad input ---------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("rate, chunk, channels, width, expected", [(24_000, 20, 1, 2, 960), (44_100, 10, 2, 2, 1764), (48_000, Fraction(5, 2), 1, 4, 480)])
+@pytest.mark.parametrize("rate, chunk, channels, width, expected", [
+    (24_000, 20, 1, 2, 960), (44_100, 10, 2, 2, 1764), (48_000, Fraction(5, 2), 1, 4, 480)])
 def test_bytes_of_a_chunk_by_hand(rate, chunk, channels, width, expected):
     assert chunk_bytes(rate, chunk, channels, width) == expected
 

@@ -217,5 +217,6 @@ def frame_weight_bytes(speech, bytes_per_parameter=2):
     >>> [f"{moved:.3g}" for moved in frame_weight_bytes(fish_audio())]
     ['8.06e+09', '8.28e+09']
     """
-    slow, fast = (memory.weights_read_per_step(path, positive(bytes_per_parameter, "bytes_per_parameter", "B")) for path in (speech.slow, speech.fast))
-    return slow, fast_passes(speech) * fast
+    width = positive(bytes_per_parameter, "bytes_per_parameter", "B")
+    fast = memory.weights_read_per_step(speech.fast, width)
+    return memory.weights_read_per_step(speech.slow, width), fast_passes(speech) * fast

@@ -25,7 +25,8 @@ def chunk_bytes(sample_rate, chunk, channels=1, bytes_per_sample=2):
     960
     """
     samples = positive(sample_rate, "sample_rate", "samples/s") * Fraction(positive(chunk, "chunk", "ms")) / 1000
-    return int(whole(samples, "samples in a chunk", least=1) * whole(channels, "channels", least=1) * whole(bytes_per_sample, "bytes_per_sample", "B", 1))
+    values = whole(samples, "samples in a chunk", least=1) * whole(channels, "channels", least=1)
+    return int(values * whole(bytes_per_sample, "bytes_per_sample", "B", least=1))
 
 
 def _each(value, count, name, check=nonnegative):
