@@ -14,6 +14,9 @@ UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendo
           "locales", "images/logo_*", "*.d.ts", "webpack-macros.html", "sbt-webpack-macros.html")
 
 logging.getLogger("fontTools").setLevel(logging.WARNING)
+PRINT_LIGHT = """{ const root = document.documentElement.dataset; let shown;
+addEventListener("beforeprint", () => { shown = root.theme; root.theme = "light"; });
+addEventListener("afterprint", () => { root.theme = shown; }); }"""
 
 
 def launch_where_published(app, config):
@@ -92,6 +95,7 @@ def lighten(app, exception):
 def setup(app):
     app.add_css_file("katex/katex.min.css", priority=400)
     app.add_css_file("workloads.css", priority=900)
+    app.add_js_file(None, body=PRINT_LIGHT)
     app.connect("config-inited", launch_where_published)
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten, priority=900)
