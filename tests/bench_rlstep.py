@@ -1,6 +1,7 @@
 """How much faster a sweep is than one call at a time, in one run: python tests/bench_rlstep.py [configurations] [scalar calls]
 
-Both give every output, with the configurations built beforehand. The scalar side is timed on a sample and scaled; best of three, alternating.
+Both give every output, with the configurations built beforehand. The scalar side is timed on a sample and scaled; best of three,
+alternating.
 """
 import sys
 import time

@@ -20,13 +20,14 @@ LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
 
 # ------------------------------------------------------------------------------------------------------------- hand-worked values
 def printed(length):
-    """The printed table by hand: 16 GB of weights and 128 sequences of 128 kB/token at full length, 3.35 TB/s at 70%; 4N at 35% of 8 x 990."""
+    """The printed table: 16 GB of weights, 128 sequences of 128 kB/token at full length, 3.35 TB/s at 70%; 4N at 35% of 8 x 990."""
     rollout = length * (16e9 + 128 * length * 128e3) / (3.35e12 * 0.7)
     return rollout, 1024 * length * 4 * 8e9 / (8 * 990e12 * 0.35)
 
 
-@pytest.mark.parametrize("length, rollout, training, share", [(512, 5.3, 6.1, 47), (1024, 14.3, 12.1, 54), (2048, 43.3, 24.2, 64),
-                                                              (4096, 2.4 * 60, 48.4, 75), (8192, 8.7 * 60, 1.6 * 60, 84), (16384, 33.1 * 60, 3.2 * 60, 91)])
+@pytest.mark.parametrize("length, rollout, training, share",
+                         [(512, 5.3, 6.1, 47), (1024, 14.3, 12.1, 54), (2048, 43.3, 24.2, 64), (4096, 2.4 * 60, 48.4, 75),
+                          (8192, 8.7 * 60, 1.6 * 60, 84), (16384, 33.1 * 60, 3.2 * 60, 91)])
 def test_printed_table_follows_from_the_hidden_assumptions(length, rollout, training, share):
     result = step(printed_page(length))
     assert (result.rollout_seconds, result.training_seconds) == pytest.approx(printed(length), rel=1e-12)
@@ -78,7 +79,8 @@ def test_crossover_lengths_by_hand():
     assert rlstep.crossover_length(printed_page()) == pytest.approx((4 * per_token - weights) / (cache * 128e3), rel=1e-9)
     average = printed_page(context="average", kv_bytes=147456, lora=False)
     assert rlstep.crossover_length(average) == pytest.approx((6 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
-    assert rlstep.crossover_length(replace(average, reference=True)) == pytest.approx((8 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
+    with_reference = rlstep.crossover_length(replace(average, reference=True))
+    assert with_reference == pytest.approx((8 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
 
 
 # --------------------------------------------------------------------------------------------------------- token-by-token oracle
@@ -92,7 +94,8 @@ def loop(config, batch):
         contexts = [config.prompt_tokens + (s if config.context == "full" else t) for s in alive]
         experts = config.expert_bytes * (1 - (1 - config.expert_share) ** len(alive))
         dense = config.weight_bytes - config.embedding_bytes - config.expert_bytes - config.replicated_bytes
-        read = (dense + experts) / g + config.replicated_bytes + config.kv_copies * sum(config.kv_bytes * c + 2 * config.state_bytes for c in contexts) / g
+        cached = config.kv_copies * sum(config.kv_bytes * c + 2 * config.state_bytes for c in contexts)
+        read = (dense + experts) / g + config.replicated_bytes + cached / g
         done = sum(2 * config.parameters + config.pair_flops * (config.prompt_tokens + t) for _ in alive)
         compute = 0 if config.decode_bound == "memory" else done / (g * config.peak * config.decode_mfu)
         seconds, work, moved = seconds + max(read / (config.bandwidth * config.mbu), compute), work + done, moved + read
@@ -105,7 +108,8 @@ def decoded(config, batch):
 
 
 @pytest.mark.parametrize("changes", [
-    {}, {"context": "full"}, {"prompt_tokens": 200}, {"pair_flops": 589824, "prompt_tokens": 50}, {"decode_mfu": 0.3}, {"decode_mfu": 0.3, "decode_bound": "memory"},
+    {}, {"context": "full"}, {"prompt_tokens": 200}, {"pair_flops": 589824, "prompt_tokens": 50}, {"decode_mfu": 0.3},
+    {"decode_mfu": 0.3, "decode_bound": "memory"},
     {"decode_mfu": 0.24, "pair_flops": 40_000_000}, {"state_bytes": 21_299_200, "kv_bytes": 0}, {"gpus_per_copy": 2, "kv_copies": 2},
     {"gpus_per_copy": 8, "replicated_bytes": 2e9}, {"expert_bytes": 12e9, "expert_share": 1 / 16}, {"embedding_bytes": 1e9}])
 @pytest.mark.parametrize("completion", [97, ((0.25, 20), (0.5, 61), (0.25, 130))])
@@ -134,7 +138,8 @@ def test_sum_of_larger_equals_a_loop(start, extra, a0, a1, b0, b1):
 # ----------------------------------------------------------------------------------------------------------------------- symbols
 def test_symbols_give_the_closed_form():
     n, w, k, length, rate = sympy.symbols("N W k L r", positive=True)
-    config = RLStep(completion=length, parameters=n, weight_bytes=w, kv_bytes=k, bandwidth=rate, mbu=1, decode_bound="memory", capacity="ignored")
+    config = RLStep(completion=length, parameters=n, weight_bytes=w, kv_bytes=k, bandwidth=rate, mbu=1, decode_bound="memory",
+                    capacity="ignored")
     result = step(config)
     assert sympy.simplify(result.decode_seconds - (w * length + 128 * k * length * (length + 1) / 2) / rate) == 0
     assert sympy.simplify(result.training_flops - 6 * n * 1024 * length) == 0
@@ -143,7 +148,8 @@ def test_symbols_give_the_closed_form():
 
 def test_crossover_of_the_algebra_is_the_crossover_of_the_search():
     length = sympy.Symbol("L", positive=True)
-    config = printed_page(length, context="average", kv_bytes=147456, lora=False, reference=True, mbu=sympy.Rational(7, 10), mfu=sympy.Rational(35, 100))
+    config = printed_page(length, context="average", kv_bytes=147456, lora=False, reference=True, mbu=sympy.Rational(7, 10),
+                          mfu=sympy.Rational(35, 100))
     result = step(config)
     roots = sympy.solve(sympy.Eq(result.rollout_seconds, result.learning_seconds), length)
     numeric = printed_page(context="average", kv_bytes=147456, lora=False, reference=True)
@@ -152,7 +158,8 @@ def test_crossover_of_the_algebra_is_the_crossover_of_the_search():
 
 def test_share_of_rollout_tends_to_one_with_length():
     length = sympy.Symbol("L", positive=True)
-    result = step(RLStep(completion=length, decode_bound="memory", capacity="ignored", mbu=sympy.Rational(7, 10), mfu=sympy.Rational(7, 20), overhead=1))
+    result = step(RLStep(completion=length, decode_bound="memory", capacity="ignored", mbu=sympy.Rational(7, 10), mfu=sympy.Rational(7, 20),
+                         overhead=1))
     assert sympy.limit(result.rollout_share, length, sympy.oo) == 1
 
 
@@ -173,31 +180,39 @@ def test_waves_only_add_time(length, prompts):
     assert (step(config).waves == 1) == (length <= rlstep.overflow_length(config)) == step(config).fits
 
 
-SLOWER = [("reference", False, True), ("policy_logprobs", False, True), ("recompute", False, True), ("lora", True, False), ("context", "average", "full"),
-          ("decode_bound", "memory", "roofline"), ("capacity", "ignored", "waves"), ("epochs", 1, 2), ("rollout_uses", 2, 1), ("shared_prompts", True, False),
-          ("prompt_tokens", 0, 500), ("pair_flops", 0, 589824), ("optimizer_bytes", 0, 28), ("held_state_bytes", 0, 14), ("copies", 1, 2), ("other_seconds", 0, 9),
-          ("kv_bytes", 128000, 147456), ("mfu", 0.5, 0.35), ("mbu", 0.9, 0.7), ("decode_mfu", 1, 0.05), ("kv_copies", 1, 2), ("replicated_bytes", 0, 1e9),
-          ("kept_samples", 100, None), ("teachers", 0, 1), ("first_token", "prefill", "decode"), ("prefill_head", "last", "all"), ("pass_head", "labels", "all")]
+SLOWER = [("reference", False, True), ("policy_logprobs", False, True), ("recompute", False, True), ("lora", True, False),
+          ("context", "average", "full"),
+          ("decode_bound", "memory", "roofline"), ("capacity", "ignored", "waves"), ("epochs", 1, 2), ("rollout_uses", 2, 1),
+          ("shared_prompts", True, False),
+          ("prompt_tokens", 0, 500), ("pair_flops", 0, 589824), ("optimizer_bytes", 0, 28), ("held_state_bytes", 0, 14), ("copies", 1, 2),
+          ("other_seconds", 0, 9),
+          ("kv_bytes", 128000, 147456), ("mfu", 0.5, 0.35), ("mbu", 0.9, 0.7), ("decode_mfu", 1, 0.05), ("kv_copies", 1, 2),
+          ("replicated_bytes", 0, 1e9),
+          ("kept_samples", 100, None), ("teachers", 0, 1), ("first_token", "prefill", "decode"), ("prefill_head", "last", "all"),
+          ("pass_head", "labels", "all")]
 
 
 @pytest.mark.parametrize("name, faster, slower", SLOWER)
 def test_each_switch_moves_the_step_the_way_it_should(name, faster, slower):
-    base = RLStep(completion=8192, prompt_tokens=300, head_parameters=600_000_000, gpus_per_copy=1 if name in ("held_state_bytes", "copies") else 2, decode_mfu=0.1)
+    base = RLStep(completion=8192, prompt_tokens=300, head_parameters=600_000_000,
+                  gpus_per_copy=1 if name in ("held_state_bytes", "copies") else 2, decode_mfu=0.1)
     a, b = (step(replace(base, **{name: value})) for value in (faster, slower))
     assert a.step_seconds < b.step_seconds
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 400), st.integers(1, 300), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2), st.booleans(), st.booleans(), st.booleans())
+@given(st.integers(1, 400), st.integers(1, 300), st.integers(1, 5), st.integers(1, 6), st.integers(0, 2), st.booleans(), st.booleans(),
+       st.booleans())
 def test_passes_equal_counts_product_by_product(prompt, completion, prompts, group, teachers, shared, last, labels):
     """The exact counter of flops.py, sequence by sequence: the prefill yields the first token, the last is never read back."""
     model, kept = models.model("Qwen3-4B"), max(1, prompts * group // 2)
-    result = step(rlstep.for_model(model, hardware.accelerator("H100 SXM"), completion=completion, prompts=prompts, group=group, prompt_tokens=prompt,
-                                   shared_prompts=shared, kept_samples=kept, teachers=teachers, first_token="prefill", prefill_head="last" if last else "all",
-                                   pass_head="labels" if labels else "all", capacity="ignored"))
+    result = step(rlstep.for_model(model, hardware.accelerator("H100 SXM"), completion=completion, prompts=prompts, group=group,
+                                   prompt_tokens=prompt, shared_prompts=shared, kept_samples=kept, teachers=teachers, first_token="prefill",
+                                   prefill_head="last" if last else "all", pass_head="labels" if labels else "all", capacity="ignored"))
     known = prompt + completion - 1
     once = flops.forward(model, known, head=completion if labels else "all").total
-    assert result.prefill_flops == (prompts if shared else prompts * group) * flops.forward(model, prompt, head="last" if last else "all").total
+    prefill = flops.forward(model, prompt, head="last" if last else "all").total
+    assert result.prefill_flops == (prompts if shared else prompts * group) * prefill
     assert result.decode_flops == prompts * group * sum(flops.decode_step(model, prompt + j).total for j in range(completion - 1))
     assert result.logprob_flops == (1 + teachers) * prompts * group * once and result.training_flops == 3 * kept * once
     assert result.trained_tokens == kept * known and result.sampled_tokens == prompts * group * completion
@@ -205,7 +220,8 @@ def test_passes_equal_counts_product_by_product(prompt, completion, prompts, gro
 
 def test_a_slow_compute_roof_makes_decode_compute_bound():
     assert step(RLStep(completion=64, prompts=512)).regime == "compute-bound"
-    assert step(RLStep(completion=64, prompts=512, decode_bound="memory")).decode_seconds < step(RLStep(completion=64, prompts=512)).decode_seconds
+    both, memory_alone = (step(RLStep(completion=64, prompts=512, decode_bound=bound)) for bound in ("roofline", "memory"))
+    assert memory_alone.decode_seconds < both.decode_seconds
 
 
 def test_stragglers_cost_the_weights_until_the_longest_ends():
@@ -227,8 +243,8 @@ def test_phases_add_up_on_shared_gpus_and_overlap_on_separate_ones():
 
 
 def test_rollouts_used_twice_halve_the_rollout_and_the_log_probabilities_only():
-    once, twice = step(RLStep()), step(RLStep(rollout_uses=2))
-    for name in ("decode_seconds", "decode_flops", "logprob_seconds", "sampled_tokens", "decode_bytes"):
+    once, twice = step(RLStep(prompt_tokens=200)), step(RLStep(prompt_tokens=200, rollout_uses=2))
+    for name in ("prefill_seconds", "prefill_flops", "decode_seconds", "decode_flops", "logprob_seconds", "sampled_tokens", "decode_bytes"):
         assert getattr(once, name) == pytest.approx(2 * getattr(twice, name))
     assert once.training_seconds == twice.training_seconds and once.intensity == pytest.approx(twice.intensity)
 
@@ -240,12 +256,45 @@ def test_pooled_memory_by_hand_and_state_of_training():
     assert 8 * held / 640e9 == pytest.approx((38.4e9 + 112e9 + 1024 * 640 * 128e3) / 640e9, rel=1e-12)
 
 
+def test_prompts_take_their_part_of_memory():
+    """60.8 GB beside the weights; 1,000 tokens of prompt leave room for so many sequences of 3,000, and for 128 up to so many tokens."""
+    config = RLStep(completion=3000, prompt_tokens=1000)
+    assert step(config).fit == 60.8e9 // (147456 * 4000)
+    assert rlstep.overflow_length(config) == pytest.approx(60.8e9 / (128 * 147456) - 1000, rel=1e-12)
+
+
+def test_training_state_burdens_only_gpus_that_also_sample():
+    shared, apart = RLStep(held_state_bytes=14), RLStep(held_state_bytes=14, rollout_gpus=8)
+    assert rlstep.resident_bytes(shared) == pytest.approx(19.2e9 + 14 * 8e9 / 8) and rlstep.resident_bytes(apart) == pytest.approx(19.2e9)
+
+
+@pytest.mark.parametrize("gpus_per_copy", [1, 2, 8])
+def test_splitting_a_copy_moves_no_flops(gpus_per_copy):
+    result = step(RLStep(gpus_per_copy=gpus_per_copy, pair_flops=589824, capacity="ignored"))
+    assert result.decode_flops == pytest.approx(1024 * (16e9 * 4096 + 589824 * 4096 * 4097 / 2), rel=1e-12)
+
+
 def test_utilisations_and_intensity_by_hand():
     result = step(RLStep(reference=False, capacity="ignored", optimizer_bytes=0))
     assert result.rollout_mfu == pytest.approx(67.108864e15 / (8 * 990e12 * result.rollout_seconds), rel=1e-12)
     assert result.training_mfu == pytest.approx(0.35, rel=1e-12)
     assert result.intensity == pytest.approx(128 * 16e9 / (16e9 + 128 * 147456 * 2048.5), rel=1e-12)
     assert 0 < result.step_mfu < 0.35 and result.bytes_per_decode_step == pytest.approx(16e9 + 128 * 147456 * 2048.5)
+
+
+TRAINING = [(False, False, 6, 3), (True, False, 4, 3), (False, True, 8, 4), (True, True, 6, 4)]
+
+
+@pytest.mark.parametrize("lora, recompute, weights, attention", TRAINING)
+def test_training_flops_by_hand(lora, recompute, weights, attention):
+    """Scores and values have no weights of their own, so freezing weights saves nothing of them."""
+    config = RLStep(completion=900, prompt_tokens=100, pair_flops=589824, lora=lora, recompute=recompute, epochs=2)
+    assert step(config).training_flops == 2 * 1024 * (weights * 8 * 10**9 * 1000 + attention * 589824 * 500500)
+
+
+def test_the_optimizer_moves_28_bytes_a_parameter_over_all_gpus():
+    assert step(RLStep()).optimizer_seconds == pytest.approx(28 * 8e9 / (8 * 3.35e12 * 0.7), rel=1e-12)
+    assert step(RLStep(trainable_share=0.01)).optimizer_seconds == pytest.approx(0.01 * 28 * 8e9 / (8 * 3.35e12 * 0.7), rel=1e-12)
 
 
 def test_nothing_is_tuned_to_eight_billion_parameters():
@@ -338,13 +387,19 @@ def test_prices_by_hand():
 
 # ------------------------------------------------------------------------------------------------------------------------ must raise
 @pytest.mark.parametrize("changes, name", [
-    ({"completion": 0}, "completion"), ({"completion": math.nan}, "completion"), ({"completion": ()}, "completion"), ({"completion": ((0.5, 100),)}, "shares"),
-    ({"completion": ((0.5, 200), (0.5, 100))}, "growth"), ({"completion": ((1.5, 200), (-0.5, 300))}, "share"), ({"mfu": 1.2}, "mfu"), ({"mbu": 0}, "mbu"),
-    ({"decode_mfu": -1}, "decode_mfu"), ({"kv_bytes": -1}, "kv_bytes"), ({"gpus": 0}, "gpus"), ({"context": "mean"}, "context"), ({"lora": 2}, "lora"),
-    ({"capacity": "maybe"}, "capacity"), ({"overlap": True}, "rollout_gpus"), ({"stragglers": 0.5}, "stragglers"), ({"rollout_gpus": 0}, "rollout_gpus"),
+    ({"completion": 0}, "completion"), ({"completion": math.nan}, "completion"), ({"completion": ()}, "completion"),
+    ({"completion": ((0.5, 100),)}, "shares"),
+    ({"completion": ((0.5, 200), (0.5, 100))}, "growth"), ({"completion": ((1.5, 200), (-0.5, 300))}, "share"), ({"mfu": 1.2}, "mfu"),
+    ({"mbu": 0}, "mbu"),
+    ({"decode_mfu": -1}, "decode_mfu"), ({"kv_bytes": -1}, "kv_bytes"), ({"gpus": 0}, "gpus"), ({"context": "mean"}, "context"),
+    ({"lora": 2}, "lora"),
+    ({"capacity": "maybe"}, "capacity"), ({"overlap": True}, "rollout_gpus"), ({"stragglers": 0.5}, "stragglers"),
+    ({"rollout_gpus": 0}, "rollout_gpus"),
     ({"parameters": "8B"}, "parameters"), ({"peak": math.inf}, "peak"), ({"lora": numpy.array([0.0, 2.0])}, "lora"),
-    ({"kept_samples": 1025}, "kept_samples"), ({"kept_samples": 0}, "kept_samples"), ({"teachers": -1}, "teachers"), ({"head_parameters": 9 * 10**9}, "head_parameters"),
-    ({"first_token": "free"}, "first_token"), ({"first_token": "prefill", "completion": 0.5}, "completion"), ({"prefill_head": "first"}, "prefill_head"),
+    ({"kept_samples": 1025}, "kept_samples"), ({"kept_samples": 0}, "kept_samples"), ({"teachers": -1}, "teachers"),
+    ({"head_parameters": 9 * 10**9}, "head_parameters"),
+    ({"first_token": "free"}, "first_token"), ({"first_token": "prefill", "completion": 0.5}, "completion"),
+    ({"prefill_head": "first"}, "prefill_head"),
     ({"prefill_head": "last"}, "head_parameters"), ({"pass_head": "labels"}, "head_parameters"), ({"pass_head": "none"}, "pass_head")])
 def test_bad_configurations_are_refused_by_name(changes, name):
     with pytest.raises(ValueError, match=name):
@@ -373,12 +428,15 @@ def random_fields(rng, size):
     card = hardware.accelerator("H200")
     picks = rng.integers(len(shape), size=size)
     configs = [rlstep.for_model(m, card, gpus=8, gpus_per_copy=g) for m, g in shape]
-    names = ("parameters", "total_parameters", "weight_bytes", "embedding_bytes", "expert_bytes", "expert_share", "kv_bytes", "pair_flops", "gpus_per_copy")
+    names = ("parameters", "total_parameters", "weight_bytes", "embedding_bytes", "expert_bytes", "expert_share", "kv_bytes", "pair_flops",
+             "gpus_per_copy")
     columns = {name: numpy.array([getattr(c, name) for c in configs])[picks] for name in names}
-    return {**columns, "completion": rng.integers(16, 8192, size), "prompts": rng.integers(1, 512, size), "group": rng.integers(1, 33, size),
+    return {**columns, "completion": rng.integers(16, 8192, size), "prompts": rng.integers(1, 512, size),
+            "group": rng.integers(1, 33, size),
             "prompt_tokens": rng.integers(0, 2000, size), "mbu": rng.uniform(0.3, 1, size), "mfu": rng.uniform(0.1, 0.7, size),
             "decode_mfu": rng.uniform(0.2, 1, size), "lora": rng.integers(0, 2, size), "epochs": rng.integers(1, 5, size),
-            "memory_bytes": numpy.full(size, card.memory_bytes), "bandwidth": rng.uniform(2e12, 8e12, size), "peak": rng.uniform(3e14, 2e15, size)}
+            "memory_bytes": numpy.full(size, card.memory_bytes), "bandwidth": rng.uniform(2e12, 8e12, size), "peak": rng.uniform(3e14, 2e15,
+                                                                                                                                 size)}
 
 
 def row_config(columns, i):
@@ -421,5 +479,6 @@ def test_sweep_rows_are_independent_of_the_chunk():
 def test_module_needs_the_standard_library_only():
     tree = ast.parse(Path(rlstep.__file__).read_text(encoding="utf-8"))
     names = {a.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
-    names |= {node.module.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+    names |= {node.module.partition(".")[0] for node in ast.walk(tree)
+              if isinstance(node, ast.ImportFrom) and not node.level and node.module}
     assert names <= set(sys.stdlib_module_names)

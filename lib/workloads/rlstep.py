@@ -45,9 +45,9 @@ class RLStep:
       vocabulary head.
     Machine
       gpus; peak (dense FLOP/s), bandwidth (B/s), memory_bytes (B) of each. gpus_per_copy g: GPUs that share one copy of the weights, by
-      tensor or expert parallelism; replicated_bytes: weights that each of them holds in full; kv_copies: how often they together store
-      one sequence's cache. rollout_gpus: None where rollout and training take turns on `gpus`, else GPUs of the rollout's own;
-      overlap: the two sides then work at the same time.
+      tensor or expert parallelism (1: each GPU decodes its part of the batch; gpus: one copy meets all of it); replicated_bytes: weights
+      that each of them holds in full; kv_copies: how often they together store one sequence's cache. rollout_gpus: None where rollout
+      and training take turns on `gpus`, else GPUs of the rollout's own; overlap: the two sides then work at the same time.
     Efficiencies
       mbu: of decode and optimizer; mfu: of all passes over known tokens; decode_mfu: of the compute roof in decode.
     Switches
@@ -406,10 +406,11 @@ def waves(step):
 
 
 def overflow_length(step, sequences=None):
-    """Longest completion with which so many sequences still fit on a copy (tokens): (g (memory - resident)/(n kv_copies) - state)/kv - prompt.
+    """Longest completion with which so many sequences still fit on a copy (tokens).
 
-    Parameters: step, an RLStep; sequences n (None: the batch). At or below 0 they fit at no length. Raises: ValueError for a model whose
-    cache does not grow.
+    Equation: (g (memory - resident) / (n kv_copies) - state) / kv - prompt.
+    Parameters: step, an RLStep; sequences n (None: the batch). At or below 0 they fit at no length.
+    Raises: ValueError for a model whose cache does not grow.
     """
     n = step.batch if sequences is None else positive(sequences, "sequences")
     room = step.gpus_per_copy * (step.memory_bytes - resident_bytes(step)) / (n * step.kv_copies)
