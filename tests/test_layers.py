@@ -15,7 +15,7 @@ LAYERS = [
     {"flops", "memory"},                            # counts
     {"roofline"},                                   # times
     None,                                           # systems: every module not named in another layer
-    {"ledger", "figures", "page"},                  # page
+    {"ledger", "figures", "page", "answers"},   # page
 ]
 # Modules whose subject is another library. Everything else may be called in a browser and needs the standard library only.
 OTHER_LIBRARIES = {"scaling_fit": {"numpy", "scipy"}, "figures": {"matplotlib", "IPython"}, "page": {"IPython"}}

@@ -1,0 +1,153 @@
+"""Make what students get: `assignment.py 3-02 3-04 --course FOLDER --name NAME` writes FOLDER/source/NAME and FOLDER/release/NAME.
+
+A starter is the solved notebook minus its holes: solution regions become stubs, hidden tests and outputs go. The result equals
+that of nbgrader's generate_assignment, checksums included, and needs nothing but Python. `source` is for the one who grades.
+"""
+import argparse
+import copy
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE_STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
+TEXT_STUB = "YOUR ANSWER HERE"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+README = """# {name}
+
+Exercises: {exercises}. Each notebook names the pages of the book it builds on.
+
+The notebooks need Python 3.11 or newer, Jupyter, NumPy, SymPy, Matplotlib, and the book's library `workloads` (`pip install ./lib` in a
+copy of the book's repository; it works offline). Write your code where it says `YOUR CODE HERE` and your text where it says
+`YOUR ANSWER HERE`; leave the other cells as they are. `answer(...)` tells you whether a number is right, or what may have gone wrong.
+Before you hand in: restart the kernel, run all cells, save. Hand in the notebooks under the names they have.
+"""
+
+
+def exercises(root=ROOT):
+    """{id: path of the solved notebook} of all exercises."""
+    return {p.stem: p for p in sorted(root.glob("exercises/*/*.ipynb")) if p.stem == p.parent.name}
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write(nb, path):
+    """Store a notebook in the form that nbformat writes."""
+    nb = copy.deepcopy(nb)
+    for cell in nb["cells"]:
+        cell["source"] = cell["source"].splitlines(keepends=True) if isinstance(cell["source"], str) else cell["source"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False, separators=(",", ": ")) + "\n", encoding="utf-8")
+
+
+def source(cell):
+    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
+
+
+def role(cell, name):
+    return bool(cell["metadata"].get("nbgrader", {}).get(name))
+
+
+def locked(cell):
+    """Whether a grader puts the cell's own text back: tests, and other cells marked so, but no solutions."""
+    return not role(cell, "solution") and (role(cell, "grade") or role(cell, "locked"))
+
+
+def without(text, begin, end, stub=()):
+    """The text with each region between two markers replaced by the lines of a stub, and the number of regions."""
+    lines, inside, found = [], False, 0
+    for line in text.split("\n"):
+        if begin in line:
+            if inside:
+                raise ValueError(f"{begin} stands within {begin}: {text[:80]!r}")
+            inside, found = True, found + 1
+            lines += [re.match(r"\s*", line)[0] + s for s in stub]
+        elif end in line:
+            inside = False
+        elif not inside:
+            lines.append(line)
+    if inside:
+        raise ValueError(f"{begin} has no {end}: {text[:80]!r}")
+    return "\n".join(lines), found
+
+
+def checksum(cell):
+    """nbgrader's checksum of a cell: its text, type, roles, id and points."""
+    parts = [source(cell), cell["cell_type"], str(role(cell, "grade")), str(role(cell, "solution")), str(locked(cell)), cell["metadata"]["nbgrader"]["grade_id"]]
+    if role(cell, "grade"):
+        parts.append(str(float(cell["metadata"]["nbgrader"]["points"])))
+    return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+
+def starter_cell(cell):
+    """A cell as the student gets it."""
+    cell = copy.deepcopy(cell)
+    code = cell["cell_type"] == "code"
+    text, solutions = without(source(cell), "BEGIN SOLUTION", "END SOLUTION", (CODE_STUB if code else TEXT_STUB).split("\n"))
+    if solutions and not role(cell, "solution"):
+        raise ValueError(f"a solution stands in a cell that is not marked as one: {text[:80]!r}")
+    if role(cell, "solution") and not solutions:
+        text = CODE_STUB if code else TEXT_STUB
+    text, tests = without(text, "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
+    if tests and not role(cell, "grade"):
+        raise ValueError(f"hidden tests stand in a cell that is not graded: {text[:80]!r}")
+    cell["source"] = text
+    if code:
+        cell["outputs"], cell["execution_count"] = [], None
+    if role(cell, "solution") or locked(cell):
+        cell["metadata"]["deletable"] = False
+        if locked(cell):
+            cell["metadata"]["editable"] = False
+        cell["metadata"]["nbgrader"] |= {"checksum": checksum(cell), "cell_type": cell["cell_type"]}
+    return cell
+
+
+def starter(nb):
+    """The starter of a solved notebook."""
+    return {**copy.deepcopy(nb), "cells": [starter_cell(cell) for cell in nb["cells"]]}
+
+
+def chosen(names, root=ROOT):
+    """{id: path} of the named exercises; an unknown one is an error that lists them all."""
+    known = exercises(root)
+    if not names:
+        raise ValueError(f"exercises: name at least one of {', '.join(known)}")
+    if unknown := [n for n in names if n not in known]:
+        raise ValueError(f"exercises: {', '.join(unknown)} unknown; there are {', '.join(known)}")
+    return {n: known[n] for n in dict.fromkeys(names)}
+
+
+def assign(names, course, name="assignment", root=ROOT):
+    """Write the solved notebooks into course/source/name and the starters into course/release/name; the latter's path."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"name must be letters, digits, '-', '_' and '.', got {name!r}")
+    paths, release = chosen(names, root), course / "release" / name
+    for folder in (course / "source" / name, release):
+        for old in folder.glob("*.ipynb"):
+            old.unlink()
+    for exercise, path in paths.items():
+        write(read(path), course / "source" / name / f"{exercise}.ipynb")
+        write(starter(read(path)), release / f"{exercise}.ipynb")
+    (release / "README.md").write_text(README.format(name=name, exercises=", ".join(paths)), encoding="utf-8")
+    return release
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("exercises", nargs="*")
+    parser.add_argument("--course", type=Path, default=ROOT / "_grading")
+    parser.add_argument("--name", default="assignment")
+    a = parser.parse_args()
+    try:
+        release = assign(a.exercises, a.course, a.name)
+    except ValueError as error:
+        sys.exit(f"assignment: {error}")
+    print(f"To hand out: {release}")
+
+
+if __name__ == "__main__":
+    main()
