@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import os
 import re
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,7 +55,14 @@ def run(nb, folder):
     return nb
 
 
+def tidy(path):
+    """Format the code cells: lines that fit the column of the page."""
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--line-length", "96", "--config",
+                    "format.skip-magic-trailing-comma=true", str(path)], check=True)
+
+
 def refresh(path, execute=True):
+    tidy(path)
     nb = nbformat.read(path, as_version=4)
     for cell in nb.cells:
         if cell.cell_type == "code":
