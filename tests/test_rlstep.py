@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workloads import flops, hardware, models, rlstep
@@ -128,6 +128,7 @@ def test_decode_equals_a_loop_for_any_lengths(tokens, prompt, decode_mfu, pair, 
     assert decoded(config, each * len(tokens)) == pytest.approx(loop(config, each * len(tokens)), rel=1e-10)
 
 
+@example(1, 3, 1.0, 0.0, 2.0, 5e-324)
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 20), st.integers(0, 40), *[st.floats(-50, 50)] * 4)
 def test_sum_of_larger_equals_a_loop(start, extra, a0, a1, b0, b1):

@@ -284,10 +284,9 @@ def lognormal_lengths(mean, variation, limit, count=64):
 
 
 def _bisect(rising, low, high):
-    for _ in range(200):
-        middle = (low + high) / 2
+    while low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if rising(middle) > 0 else (middle, high)
-    return (low + high) / 2
+    return middle
 
 
 # --------------------------------------------------------------------------------------------------------------------------- decode
@@ -305,7 +304,8 @@ def sum_of_larger(start, stop, a, b):
     True
     """
     level, slope = a[0] - b[0], a[1] - b[1]
-    turn = minimum(maximum(floor(-level / where(slope == 0, 1, slope)), start - 1), stop)
+    crossing = -level / where(slope == 0, 1, slope)                   # may be infinite: cut to the range first
+    turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)
     before, after = _line_sum(start, turn, level, slope), _line_sum(turn + 1, stop, level, slope)
     return _line_sum(start, stop, *b) + maximum(before, 0) + maximum(after, 0)
 
