@@ -3,6 +3,7 @@
 # make serve   the site on localhost
 # make notebooks   run every notebook again and store its outputs
 # make audit   collect the checks of the executed pages into _build/audit.json
+# make oracle  the counts of PyTorch anew, compared with the library (installs torch in .venv-oracle)
 # make clean   remove all that these commands made
 PYTHON ?= python3
 PORT   ?= 8000
@@ -15,7 +16,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/package-lock.json
 
-.PHONY: book test notebooks audit serve clean
+.PHONY: book test notebooks audit serve oracle clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
@@ -24,7 +25,7 @@ book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
 
 test: book
-	$(BIN)/pytest -q -rs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
 
 notebooks: $(VENV)/.ok
 	$(BIN)/python $(SITE)/notebooks.py
@@ -36,8 +37,22 @@ serve: book
 	@echo "Serving on localhost:$(PORT); stop with Ctrl-C"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
+ORACLE := .venv-oracle
+COUNTS := lib/workloads/data/torch_counts.tsv
+
+oracle: $(VENV)/.ok $(ORACLE)/.ok
+	@mkdir -p _build
+	PYTHONPATH=lib $(ORACLE)/bin/python tests/torch_oracle.py > _build/torch_counts.tsv
+	@cmp -s _build/torch_counts.tsv $(COUNTS) || { cp _build/torch_counts.tsv $(COUNTS); echo "The recorded counts changed: see git diff $(COUNTS)"; }
+	$(BIN)/pytest -q tests/test_torch_oracle.py
+
+$(ORACLE)/.ok: tests/requirements-oracle.txt
+	test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip install -q --disable-pip-version-check -r tests/requirements-oracle.txt
+	@touch $@
+
 clean:
-	rm -rf _build $(VENV) $(SITE)/node_modules
+	rm -rf _build $(VENV) $(ORACLE) $(SITE)/node_modules
 
 $(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "Python 3.11 or newer is needed, as $(PYTHON) or by 'make PYTHON=...'"; exit 1; }
