@@ -1,0 +1,610 @@
+"""Training: against loops that count multiply-adds, a tape that pulls gradients by need, a memory that frees, ticks of a clock."""
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workloads import flops, memory
+from workloads.models import Model, model, models, parameters
+from workloads.training import (
+    Batch, Kept, Operation, UpdateTokens, Weight, backward, backward_flops, document_pairs, elements_held, forward_flops, input_timeline,
+    kept_elements, lifetimes, linear_products, needs_gradient, pack, state_bytes, transformer, update_tokens, update_traffic, weights,
+)
+
+QWEN = model("Qwen3-8B")
+TINY = Model("tiny", 3, 8, 4, 2, 3, 10, 11, qk_norm=True)
+TRANSFORMERS = [m for m in models().values() if isinstance(m, Model)]
+SIZES = st.integers(1, 5)
+
+
+# The three products
+
+def product(left, right, meter):
+    """Matrix product in loops; every multiply-add is metered."""
+    result = [[0] * len(right[0]) for _ in left]
+    for i, row in enumerate(left):
+        for j in range(len(right[0])):
+            for t in range(len(right)):
+                result[i][j] += row[t] * right[t][j]
+                meter[0] += 2
+    return result
+
+
+def transposed(matrix):
+    return [list(column) for column in zip(*matrix)]
+
+
+def shape(matrix):
+    return len(matrix), len(matrix[0])
+
+
+@given(SIZES, SIZES, SIZES)
+def test_three_products_cost_what_loops_count_and_have_their_shapes(m, k, n):
+    x, w, dy = [[1] * k for _ in range(m)], [[1] * n for _ in range(k)], [[1] * n for _ in range(m)]
+    for planned, (left, right) in zip(linear_products(m, k, n), ((x, w), (dy, transposed(w)), (transposed(x), dy)), strict=True):
+        meter = [0]
+        result = product(left, right, meter)
+        assert (planned.left, planned.right, planned.result, planned.flops) == (shape(left), shape(right), shape(result), meter[0])
+
+
+def test_the_two_gradients_are_the_derivatives_of_the_loss():
+    x, w, g = (sympy.Matrix(*size, lambda i, j, name=name: sympy.Symbol(f"{name}_{i}{j}"))
+               for name, size in (("x", (2, 3)), ("w", (3, 4)), ("g", (2, 4))))
+    loss = sum((x * w).multiply_elementwise(g))
+    assert loss.diff(x) == g * w.T and loss.diff(w) == x.T * g
+    _, dx, dw = linear_products(2, 3, 4)
+    assert (dx.result, dw.result) == (x.shape, w.shape)
+
+
+@pytest.mark.parametrize("sizes, message", [((0, 1, 1), "rows.* 0"), ((1, 2.5, 1), "inputs.* 2.5"), ((1, 1, -1), "outputs.* -1")])
+def test_a_layer_needs_sizes(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        linear_products(*sizes)
+
+
+# The walk back, against a tape that pulls gradients by need.
+# Operations on 2 x 2 matrices of whole numbers: X W, A B, A + B. The loss is the sum of all entries of all unread outputs.
+
+@st.composite
+def graphs(draw):
+    graph = [Operation("input", elements=4)]
+    for i in range(draw(st.integers(1, 7))):
+        earlier = [op.name for op in graph]
+        kind, first = draw(st.sampled_from(["linear", "multiply", "add"])), draw(st.sampled_from(earlier))
+        if kind == "linear":
+            graph.append(Operation(f"op{i}", (first,), Weight(f"W{i}", 4, draw(st.booleans())), flops=16, elements=4))
+        else:
+            graph.append(Operation(f"op{i}", (first, draw(st.sampled_from(earlier))), flops=16 * (kind == "multiply"), elements=4))
+    read = {name for op in graph for name in op.reads}
+    return (*graph, Operation("loss", tuple(op.name for op in graph if op.name not in read), elements=1))
+
+
+class Tape:
+    """Runs a graph on matrices; a gradient is computed when somebody asks for it, and every product is metered."""
+
+    def __init__(self, graph, values):
+        self.graph, self.values, self.meter, self.outputs, self.gradients = graph, values, [0], {}, {}
+        self.used = set()                                       # outputs that a gradient product has read
+        for op in graph[:-1]:
+            self.outputs[op.name] = self.run(op)
+        self.forward = self.meter[0]
+        self.meter[0] = 0
+
+    def factors(self, op):
+        return [self.outputs[name] for name in op.reads] + ([self.values[op.weight.name]] if op.weight else [])
+
+    def run(self, op):
+        if op.name == "input":
+            return self.values["input"]
+        a, b = self.factors(op)
+        return product(a, b, self.meter) if op.flops else [[p + q for p, q in zip(r, s)] for r, s in zip(a, b)]
+
+    def share(self, op, place):
+        """Gradient that one factor of one operation receives."""
+        given_back = self.gradient(op.name)
+        if not op.flops:
+            return given_back
+        a, b = self.factors(op)
+        self.used |= {(*op.reads, "a weight")[1 - place]}
+        return product(given_back, transposed(b), self.meter) if place == 0 else product(transposed(a), given_back, self.meter)
+
+    def gradient(self, name):
+        if name not in self.gradients:
+            total = [[0, 0], [0, 0]]
+            for op in self.graph[1:]:
+                for place, read in enumerate(op.reads):
+                    if read == name:
+                        part = [[1, 1], [1, 1]] if op.name == "loss" else self.share(op, place)
+                        total = [[p + q for p, q in zip(r, s)] for r, s in zip(total, part)]
+            self.gradients[name] = total
+        return self.gradients[name]
+
+    def weight_gradients(self):
+        return {op.weight.name: self.share(op, 1) for op in self.graph if op.weight and op.weight.trained}
+
+    def loss(self):
+        return sum(sum(map(sum, self.outputs[name])) for name in self.graph[-1].reads)
+
+
+def values_of(graph, seed):
+    rng = random.Random(seed)
+    names = ("input", *(op.weight.name for op in graph if op.weight))
+    return {name: [[rng.randint(-3, 3) for _ in range(2)] for _ in range(2)] for name in names}
+
+
+@settings(max_examples=300)
+@given(graphs(), st.integers(0, 99))
+def test_walking_the_graph_costs_what_gradients_by_need_cost(graph, seed):
+    tape = Tape(graph, values_of(graph, seed))
+    gradients = tape.weight_gradients()
+    assert forward_flops(graph) == tape.forward
+    assert backward_flops(graph) == tape.meter[0]
+    assert needs_gradient(graph) - {"loss"} == set(tape.gradients)
+    assert set(kept_elements(graph)) == tape.used - {"a weight"}
+    assert {step.name.replace("op", "W") for step in backward(graph) if step.weight_gradient} == set(gradients)
+
+
+@settings(max_examples=100)
+@given(graphs(), st.integers(0, 99))
+def test_the_tape_itself_is_right_by_differences_of_the_loss(graph, seed):
+    """A loss is linear in one entry of a weight that is used once, so one difference gives the derivative exactly."""
+    values = values_of(graph, seed)
+    copies = {op.name: 1 for op in graph}
+    for op in graph[1:-1]:                                     # how often a weight's effect is multiplied with itself
+        copies[op.name] = (max if not op.flops or op.weight else sum)(copies[name] for name in op.reads)
+    if max(copies.values()) > 1:
+        return
+    for name, gradient in Tape(graph, values).weight_gradients().items():
+        for i in range(2):
+            for j in range(2):
+                moved = [list(row) for row in values[name]]
+                moved[i][j] += 1
+                assert Tape(graph, {**values, name: moved}).loss() - Tape(graph, values).loss() == gradient[i][j]
+
+
+def test_a_frozen_layer_still_passes_the_gradient_on():
+    """x -> W1 (trained) -> W2 (frozen) -> W3 (trained): 3 products forward; back dW3, dX3, dX2, dW1."""
+    chain = [Operation("x"), Operation("a", ("x",), Weight("W1", 1), 1), Operation("b", ("a",), Weight("W2", 1, trained=False), 1),
+             Operation("c", ("b",), Weight("W3", 1), 1)]
+    assert (forward_flops(chain), backward_flops(chain)) == (3, 4)
+    walked = [(step.name, step.input_gradients, step.weight_gradient) for step in backward(chain)]
+    assert walked == [("c", ("b",), True), ("b", ("a",), False), ("a", (), True)]
+
+
+@given(graphs(), st.data())
+def test_freezing_a_weight_never_adds_work_or_state(graph, data):
+    names = sorted(name for name, w in weights(graph).items() if w.trained)
+    if not names:
+        return
+    frozen = data.draw(st.sampled_from(names))
+    fewer = [replace(op, weight=replace(op.weight, trained=False)) if op.weight and op.weight.name == frozen else op for op in graph]
+    assert backward_flops(fewer) <= backward_flops(graph) - 16
+    assert set(kept_elements(fewer)) <= set(kept_elements(graph))
+
+
+@pytest.mark.parametrize("graph, message", [
+    ([], "graph"), ([Operation("a"), Operation("a")], "'a' twice"), ([Operation("a", ("b",))], "reads of 'a'.*'b'"),
+])
+def test_a_graph_must_be_in_order(graph, message):
+    with pytest.raises(ValueError, match=message):
+        needs_gradient(graph)
+
+
+def test_an_operation_must_be_possible():
+    with pytest.raises(ValueError, match="two factors"):
+        Operation("a", ("x", "y"), Weight("W", 1), flops=1)
+    with pytest.raises(ValueError, match="two factors"):
+        Operation("a", ("x",), flops=1)
+    with pytest.raises(ValueError, match="saves of 'a'.*'z'"):
+        Operation("a", ("x",), saves=("z",))
+    with pytest.raises(ValueError, match="flops of 'a'.*-1"):
+        Operation("a", flops=-1)
+    with pytest.raises(ValueError, match="parameters of 'W'.* 0"):
+        Weight("W", 0)
+
+
+# Lifetimes, against a memory that frees what has reached its end
+
+def run_with(graph, kept):
+    """Run forward, backward and update; anything read outside its life is an error. Returns the values held at each event."""
+    ends = Counter()
+    alive, held, n = set(), [], len(graph)
+    steps = {step.name: step for step in backward(graph)}
+
+    def begin(name, kind, event):
+        for k in kept:
+            if (k.name, k.kind) == (name, kind) and k.start == event:
+                alive.add((name, kind))
+
+    def touch(name, kind):
+        if (name, kind) not in alive:
+            raise KeyError((name, kind))
+
+    for event in range(2 * n + 1):
+        back = 2 * n - 1 - event
+        op = graph[event] if event < n else graph[back] if event < 2 * n else None
+        if event < n:
+            begin(op.name, "output", event)
+            for name in (op.name, *op.reads):
+                touch(name, "output")
+        elif op is None:
+            for w in weights(graph).values():
+                if w.trained:
+                    touch(w.name, "weight gradient")
+        elif op.name in steps:
+            step = steps[op.name]
+            if op is graph[-1]:
+                begin(op.name, "gradient", event)                  # the derivative of the loss by itself
+            for name in step.input_gradients:
+                begin(name, "gradient", event)
+                touch(name, "gradient")
+            if step.weight_gradient:
+                begin(op.weight.name, "weight gradient", event)
+                touch(op.weight.name, "weight gradient")
+            touch(op.name, "gradient")
+            for name in step.needs:
+                touch(name, "output")
+        held.append(sum(k.elements for k in kept if (k.name, k.kind) in alive))
+        for k in kept:
+            if k.end == event:
+                alive.discard((k.name, k.kind))
+                ends[k.name, k.kind] += 1
+    assert not alive and set(ends.values()) <= {1}
+    return held
+
+
+@settings(max_examples=200)
+@given(graphs())
+def test_everything_is_there_when_it_is_read(graph):
+    kept = lifetimes(graph)
+    assert run_with(graph, kept) == [elements_held(kept, event) for event in range(2 * len(graph) + 1)]
+
+
+@settings(max_examples=100)
+@given(graphs(), st.data())
+def test_nothing_may_be_freed_one_event_earlier(graph, data):
+    kept = list(lifetimes(graph))
+    i = data.draw(st.sampled_from([i for i, k in enumerate(kept) if k.end > k.start]))
+    kept[i] = kept[i]._replace(end=kept[i].end - 1)
+    with pytest.raises(KeyError):
+        run_with(graph, kept)
+
+
+def chain_of(layers):
+    return [Operation("x0", elements=1), *(Operation(f"x{i}", (f"x{i - 1}",), Weight(f"W{i}", 1), 1, 1) for i in range(1, layers + 1))]
+
+
+def test_the_first_layers_activations_live_longest():
+    graph = chain_of(6)
+    lives = {k.name: k.end - k.start for k in lifetimes(graph) if k.kind == "output"}
+    assert [lives[f"x{i}"] for i in range(6)] == [12 - 2 * i for i in range(6)]
+    assert lives["x6"] == 0 and set(kept_elements(graph)) == {f"x{i}" for i in range(6)}
+
+
+def test_most_is_held_where_forward_turns_into_backward():
+    kept = [k for k in lifetimes(chain_of(6)) if k.kind == "output"]
+    held = [elements_held(kept, event) for event in range(14)]
+    assert held == [1, 2, 3, 4, 5, 6, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_a_weight_gradient_waits_for_the_update():
+    kept = {k.name: (k.start, k.end) for k in lifetimes(chain_of(3)) if k.kind == "weight gradient"}
+    assert kept == {"W1": (6, 8), "W2": (5, 8), "W3": (4, 8)}
+
+
+def test_a_shared_weight_has_one_gradient():
+    shared = Weight("W", 1)
+    graph = [Operation("x"), Operation("a", ("x",), shared, 1), Operation("b", ("a",), shared, 1)]
+    assert [k for k in lifetimes(graph) if k.kind == "weight gradient"] == [Kept("W", "weight gradient", 3, 6, 1)]
+    assert sum(w.parameters for w in weights(graph).values()) == 1
+
+
+# A transformer as a graph
+
+@pytest.mark.parametrize("m", TRANSFORMERS, ids=lambda m: m.name)
+def test_a_fully_trained_transformer_is_the_itemised_count(m):
+    graph, count = transformer(m, 96), flops.training(m, 96)
+    assert (forward_flops(graph), backward_flops(graph)) == (count.forward.total, count.backward.total)
+    assert sum(w.parameters for w in weights(graph).values()) == parameters(m).total
+
+
+@pytest.mark.parametrize("labels", [1, 40, 96])
+def test_a_compact_head_is_the_itemised_count_too(labels):
+    graph, count = transformer(TINY, 96, labels=labels), flops.training(TINY, 96, head=labels)
+    assert forward_flops(graph) + backward_flops(graph) == count.total
+
+
+def test_qwen3_8b_at_8192_tokens():
+    graph = transformer(QWEN, 8192)
+    assert (forward_flops(graph), backward_flops(graph)) == (143_789_331_054_592, 287_578_662_109_184)
+
+
+def linear_weights(m):
+    return m.hidden * m.heads * m.head_dim * 2 + m.hidden * m.kv_heads * m.head_dim * 2 + 3 * m.hidden * m.ffn
+
+
+def test_only_the_head_trained_walks_no_further_than_the_head():
+    graph = transformer(TINY, 7, trained=lambda name: name == "head")
+    assert backward_flops(graph) == 2 * 7 * TINY.hidden * TINY.vocab
+    assert backward(graph)[-1].name == "head"
+    assert set(kept_elements(graph)) == {"norm", "head"}
+
+
+def test_upper_layers_trained_stop_the_walk_at_the_first_of_them():
+    """Layers 1 and 2 of 3 trained whole: both pay twice their forward products, layer 0 nothing, the frozen head its input gradient."""
+    graph = transformer(TINY, 7, trained=lambda name: name.startswith(("layer 1", "layer 2")))
+    attention = flops.pairs(7) * flops.attention_flops_per_pair(TINY) // TINY.layers
+    assert backward_flops(graph) == 2 * 2 * (2 * 7 * linear_weights(TINY) + attention) + 2 * 7 * TINY.hidden * TINY.vocab
+
+
+def test_all_but_the_embedding_saves_only_input_gradients_that_lead_nowhere():
+    """With the first norm frozen as well, query, key and value of layer 0 have nobody to pass a gradient to."""
+    full = backward_flops(transformer(TINY, 7))
+    assert backward_flops(transformer(TINY, 7, trained=lambda name: name != "embedding")) == full
+    saved = 2 * 7 * TINY.hidden * (TINY.heads + 2 * TINY.kv_heads) * TINY.head_dim
+    assert backward_flops(transformer(TINY, 7, trained=lambda name: name not in ("embedding", "layer 0 attention norm"))) == full - saved
+
+
+def test_adapters_cost_their_own_products_and_the_frozen_input_gradients():
+    """Rank 2 on query and value of all layers, all else frozen."""
+    graph = transformer(TINY, 7, trained=lambda name: False, lora_rank=2, lora_on=("query", "value"))
+    wide = TINY.heads * TINY.head_dim, TINY.kv_heads * TINY.head_dim
+    own = sum(2 * 7 * 2 * (TINY.hidden + width) for width in wide)                      # A and B forward, one layer
+    assert forward_flops(graph) == flops.forward(TINY, 7).total + TINY.layers * own
+    assert sum(w.parameters for w in weights(graph).values() if w.trained) == TINY.layers * sum(2 * (TINY.hidden + width) for width in wide)
+    # Backward: weight gradients of A and B in every layer (own), input gradients of B in every layer, of A above layer 0;
+    # frozen matrices: output, FFN everywhere; query, key, value above layer 0. Attention: in layer 0 the key has no gradient.
+    b, a = (sum(2 * 7 * 2 * x for x in sizes) for sizes in (wide, (TINY.hidden, TINY.hidden)))
+    matrices = {name: 2 * 7 * size for name, size in {
+        "qkv": TINY.hidden * (wide[0] + 2 * wide[1]), "output": TINY.hidden * wide[0], "ffn": 3 * TINY.hidden * TINY.ffn}.items()}
+    once = flops.forward(TINY, 7)
+    attention = 2 * once.attention - once.scores // TINY.layers
+    everywhere, above = own + b + matrices["output"] + matrices["ffn"], a + matrices["qkv"]
+    assert backward_flops(graph) == TINY.layers * everywhere + (TINY.layers - 1) * above + attention + once.head
+    kept = kept_elements(graph)
+    assert (kept["layer 0 query A"], kept["layer 1 query sum"]) == (7 * 2, 7 * wide[0])
+
+
+def test_the_4n_rule_is_the_limit_of_small_adapters_without_attention():
+    graph = transformer(QWEN, 1, trained=lambda name: False, lora_rank=1, lora_on=("query", "ffn down"))
+    products = parameters(QWEN).linear + parameters(QWEN).head
+    assert forward_flops(graph) + backward_flops(graph) == pytest.approx(flops.rule_4n(products, 1), rel=0.005)
+
+
+def test_adapters_go_only_where_a_matrix_is():
+    for name in ("latent up", "embedding", "qurey"):
+        with pytest.raises(ValueError, match=f"lora_on.*{name}"):
+            transformer(QWEN, 8, lora_rank=4, lora_on=(name,))
+    with pytest.raises(ValueError, match="lora_on.*experts gate"):
+        transformer(model("Qwen3-30B-A3B"), 8, lora_rank=4, lora_on=("experts gate",))
+    with pytest.raises(ValueError, match="lora_rank"):
+        transformer(QWEN, 8, lora_on=("query",))
+    with pytest.raises(ValueError, match="tokens - labels"):
+        transformer(QWEN, 8, labels=9)
+
+
+def kept_per_token(m):
+    """Values that one layer keeps for one token when all is trained, written down by hand from the layer's drawing."""
+    query, key = m.heads * m.head_dim, m.kv_heads * m.head_dim
+    norms = 4 * m.hidden                                     # two norms: input and output of each
+    attention = 2 * query + 2 * key + key + query            # query and key before and after rotation, value, output
+    return norms + attention + 3 * m.ffn                     # gate, up, their product
+
+
+@pytest.mark.parametrize("m", [TINY, QWEN, model("Qwen3-4B")], ids=lambda m: m.name)
+def test_kept_values_of_a_layer_by_hand(m):
+    kept = kept_elements(transformer(m, 5))
+    last = {name: count for name, count in kept.items() if not name.startswith("layer")}
+    inside = sum(count for name, count in kept.items() if name.startswith("layer") and name != f"layer {m.layers - 1} ffn sum")
+    # the embedding's output is the first layer's first norm input, the last sum is the final norm's
+    assert inside + last.pop("embedding") == 5 * m.layers * kept_per_token(m)
+    assert last == {"norm": 5 * m.hidden, "head": 5 * m.vocab}
+
+
+def test_fused_attention_keeps_its_output_even_where_no_weight_needs_it():
+    frozen = transformer(TINY, 5, trained=lambda name: "attention output" not in name)
+    assert kept_elements(frozen)["layer 0 values"] == 5 * TINY.heads * TINY.head_dim
+    assert "layer 0 scores" in kept_elements(frozen) and kept_elements(frozen)["layer 0 scores"] == 0
+
+
+def test_a_router_keeps_the_outputs_of_its_experts():
+    kept = kept_elements(transformer(model("Qwen3-30B-A3B"), 2))
+    assert kept["layer 0 experts down"] == 2 * 8 * 2048
+    assert "layer 0 ffn down" not in kept_elements(transformer(QWEN, 2))
+
+
+@pytest.mark.parametrize("m", [TINY, QWEN], ids=lambda m: m.name)
+def test_recomputation_that_stops_early_runs_up_to_the_last_kept_output_of_each_layer(m):
+    graph = transformer(m, 64)
+    kept, again = kept_elements(graph), 0
+    for layer in range(m.layers):
+        inside = [op for op in graph if op.name.startswith(f"layer {layer} ")]
+        last = max(i for i, op in enumerate(inside) if op.name in kept and op.name != f"layer {layer} ffn sum")
+        again += sum(op.flops for op in inside[:last + 1])
+    assert again == flops.training(m, 64, recompute="stop early").recomputed.total
+
+
+# State and update
+
+def test_state_of_a_part_that_is_trained():
+    graph = transformer(TINY, 3, trained=lambda name: "ffn down" in name)
+    trained = TINY.layers * TINY.hidden * TINY.ffn
+    state = state_bytes(graph)
+    assert state.total == 18 * trained + 2 * (parameters(TINY).total - trained)
+    assert (state.gradients, state.first_moment) == (4 * trained, 4 * trained)
+    assert state_bytes(graph, frozen_bytes=Fraction(1, 2)).total == 18 * trained + Fraction(parameters(TINY).total - trained, 2)
+
+
+def test_state_of_everything_trained_is_the_recipe():
+    assert state_bytes(transformer(QWEN, 1)).total == memory.training_state_bytes(parameters(QWEN).total).total == 147_433_236_480
+
+
+def test_state_without_anything_trained_is_refused():
+    with pytest.raises(ValueError, match="trained parameters"):
+        state_bytes(transformer(TINY, 3, trained=lambda name: False))
+
+
+@pytest.mark.parametrize("recipe, read, written", [
+    ("fp32 gradients", 4 + 4 + 4 + 4, 4 + 4 + 4 + 2), ("bf16 gradients", 2 + 4 + 4 + 4, 4 + 4 + 4 + 2),
+    ("8-bit adam", 4 + 4 + 1 + 1, 4 + 1 + 1 + 2), ("no master", 4 + 2 + 4 + 4, 2 + 4 + 4),
+])
+def test_bytes_of_an_update_by_hand(recipe, read, written):
+    assert update_traffic(1000, recipe) == (1000 * read, 1000 * written)
+    assert update_traffic(1000, recipe).total == 1000 * (read + written)
+
+
+def test_bytes_of_an_update_of_a_recipe_of_ones_own():
+    mine = memory.TrainingBytes(weights=2, gradients=3, master_weights=5, first_moment=7, second_moment=11)
+    assert update_traffic(10, mine) == (10 * (3 + 5 + 7 + 11), 10 * (2 + 5 + 7 + 11))
+
+
+def test_an_update_needs_parameters():
+    with pytest.raises(ValueError, match="parameters.* 0"):
+        update_traffic(0)
+    with pytest.raises(ValueError, match="recipe.*'fp7'"):
+        update_traffic(1, "fp7")
+
+
+# Batches
+
+def test_tokens_of_an_update_by_counting():
+    seen = [(sequence, token, token < 3) for micro in range(5) for sequence in range(2) for token in range(7)]
+    assert update_tokens(2, 7, 5, 3) == (len(seen), sum(counted for *_, counted in seen)) == UpdateTokens(70, 30)
+
+
+def test_splitting_an_update_into_more_micro_batches_leaves_its_tokens():
+    assert update_tokens(16, 512, 1, 100) == update_tokens(4, 512, 4, 100) == update_tokens(1, 512, 16, 100)
+
+
+@pytest.mark.parametrize("arguments, message", [((2, 7, 5, 8), "length - labels"), ((0, 7), "sequences"), ((1, 7, 0), "micro_batches"),
+                                                ((1, 0), "length"), ((1, 7, 1, -1), "labels"), ((1.5, 7), "sequences.* 1.5")])
+def test_impossible_batches_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        update_tokens(*arguments)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6))
+def test_pairs_of_packed_documents_by_a_mask(lengths):
+    owner = [document for document, length in enumerate(lengths) for _ in range(length)]
+    mask = sum(owner[q] == owner[k] for q in range(len(owner)) for k in range(q + 1))
+    assert document_pairs(lengths) == mask <= flops.pairs(len(owner))
+
+
+def test_pairs_of_the_two_splits():
+    assert document_pairs([4096, 4096]) == 16_781_312
+    assert document_pairs([7168, 1024]) == 26_218_496
+
+
+@given(st.integers(2, 400), st.integers(1, 399))
+def test_equal_documents_have_the_fewest_pairs(total, cut):
+    if cut < total:
+        assert document_pairs([total // 2, total - total // 2]) <= document_pairs([cut, total - cut])
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=30), st.integers(20, 60))
+def test_packing_keeps_every_document_and_overfills_nothing(lengths, capacity):
+    packed = pack(lengths, capacity)
+    assert Counter(n for sequence in packed for n in sequence) == Counter(lengths)
+    assert all(sum(sequence) <= capacity for sequence in packed)
+    assert sum(sum(sequence) <= capacity / 2 for sequence in packed) <= 1
+
+
+def fewest(lengths, capacity):
+    """Fewest sequences, by trying every place for every document."""
+    best = len(lengths)
+
+    def place(rest, fills):
+        nonlocal best
+        if len(fills) >= best and rest:
+            return
+        if not rest:
+            best = min(best, len(fills))
+            return
+        for i, fill in enumerate(fills):
+            if fill + rest[0] <= capacity:
+                place(rest[1:], fills[:i] + [fill + rest[0]] + fills[i + 1:])
+        place(rest[1:], [*fills, rest[0]])
+
+    place(lengths, [])
+    return best
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 10), min_size=1, max_size=7))
+def test_packing_stays_within_its_bound_of_the_fewest(lengths):
+    assert 9 * len(pack(lengths, 10)) <= 11 * fewest(lengths, 10) + 6
+
+
+def test_long_documents_are_placed_first():
+    assert pack([3, 3, 7, 7], 10) == [[7, 3], [7, 3]]
+
+
+def test_what_cannot_be_packed_is_refused():
+    with pytest.raises(ValueError, match="capacity - length.*-1"):
+        pack([5, 11], 10)
+    for lengths in ([], [0], [2.5]):
+        with pytest.raises(ValueError, match="length"):
+            pack(lengths, 10)
+        with pytest.raises(ValueError, match="length"):
+            document_pairs(lengths)
+
+
+# Input: tick by tick
+
+def by_ticks(prepare, compute, buffers):
+    """A clock of whole ticks: a reader fills free buffers in turn, the chip empties full ones in turn."""
+    n, now, free, ready = len(prepare), 0, buffers, []
+    reading = computing = None
+    next_read, windows = 0, {}
+    while len([k for k in windows if k[0] == "compute" and windows[k][1] is not None]) < n:
+        for _ in range(3 * n):                                  # settle everything that happens at this instant
+            if reading is not None and now == windows["prepare", reading][0] + prepare[reading]:
+                windows["prepare", reading][1] = now
+                ready.append(reading)
+                reading = None
+            if computing is not None and now == windows["compute", computing][0] + compute[computing]:
+                windows["compute", computing][1] = now
+                computing, free = None, free + 1
+            if reading is None and next_read < n and free > 0:
+                reading, next_read, free = next_read, next_read + 1, free - 1
+                windows["prepare", reading] = [now, None]
+            if computing is None and ready:
+                computing = ready.pop(0)
+                windows["compute", computing] = [now, None]
+        now += 1
+    return tuple(Batch(tuple(windows["prepare", i]), tuple(windows["compute", i])) for i in range(n))
+
+
+TICKS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8)
+
+
+@given(TICKS, st.integers(1, 4))
+def test_input_timeline_tick_by_tick(times, buffers):
+    prepare, compute = zip(*times)
+    assert input_timeline(prepare, compute, buffers) == by_ticks(prepare, compute, buffers)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 20))
+def test_double_buffering_takes_the_longer_stage_and_single_the_sum(prepare, compute, batches):
+    ends = {b: input_timeline([prepare] * batches, [compute] * batches, b)[-1].compute.end for b in (1, 2, 3)}
+    assert ends[1] == batches * (prepare + compute)
+    assert ends[2] == ends[3] == prepare + compute + (batches - 1) * max(prepare, compute)
+
+
+@given(TICKS, st.integers(1, 4))
+def test_another_buffer_never_delays_a_batch(times, buffers):
+    prepare, compute = zip(*times)
+    for fewer, more in zip(input_timeline(prepare, compute, buffers), input_timeline(prepare, compute, buffers + 1)):
+        assert more.compute.end <= fewer.compute.end
+
+
+@pytest.mark.parametrize("arguments, message", [(([], []), "prepare_seconds"), (([1], [1, 2]), "compute_seconds"), (([1], [-1]), "-1"),
+                                                (([1], [1], 0), "buffers"), (([1], [1], 1.5), "buffers")])
+def test_impossible_timelines_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        input_timeline(*arguments)
