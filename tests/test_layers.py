@@ -10,7 +10,7 @@ import pytest
 
 LIBRARY = Path(__file__).parents[1] / "lib" / "workloads"
 LAYERS = [
-    {"generic", "domain", "units", "tables"},       # support
+    {"generic", "domain", "units", "tables", "plot", "forms"},       # support
     {"hardware", "models", "records"},              # facts
     {"flops", "memory"},                            # counts
     {"roofline"},                                   # times

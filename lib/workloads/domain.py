@@ -15,6 +15,8 @@ def _refuse(name, unit, value, rule):
 
 
 def _require(value, name, unit, rule, holds):
+    if type(value) in (int, float):             # the common case, without a look at the type's origin
+        return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, rule)
     if is_symbolic(value):
         return value
     if hasattr(value, "item") and not is_array(value) and type(value).__module__ == "numpy":
@@ -85,6 +87,19 @@ def whole(value, name, unit="", least=0):
     ValueError: heads must be a whole number of at least 0, got 2.5
     """
     return _require(value, name, unit, f"a whole number of at least {least}", lambda v: (v >= least) & (v % 1 == 0))
+
+
+def between(value, low, high, name, unit=""):
+    """The value, if it is finite and lies between two others, both allowed; an end that is None is open.
+
+    >>> between(9, 1, 8, "gpus")
+    Traceback (most recent call last):
+    ...
+    ValueError: gpus must be between 1 and 8, got 9
+    """
+    low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
+    rule = f"between {low:,} and {high:,}" if high < math.inf else f"at least {low:,}"
+    return _require(value, name, unit, rule, lambda v: (v >= low) & (v <= high))
 
 
 def one_of(value, name, allowed):

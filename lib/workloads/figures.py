@@ -1,9 +1,10 @@
 """Figures: one style, deterministic SVG, alt text and caption. Matplotlib is imported only when a figure is drawn."""
 from pathlib import Path
 
+from .plot import BLUE, GOLD, GREEN, GREY, ORANGE, PINK  # noqa: F401 (pages take them from here)
+
 STYLE = Path(__file__).parent / "workloads.mplstyle"
 
-BLUE, ORANGE, GREEN, PINK, GOLD, GREY = "#0b6fb8", "#c8590a", "#0a8f6b", "#b5578f", "#a07800", "#6b7785"
 INK, GRID, PAPER = "#1f2933", "#9aa5b1", "#ffffff"
 
 

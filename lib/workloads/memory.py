@@ -118,6 +118,23 @@ def decode_traffic(model, past, batch=1, bytes_per_parameter=2, bytes_per_value=
     return DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * past * entry, batch * entry)
 
 
+def prefill_bytes(model, new, past=0, batch=1, bytes_per_parameter=2, bytes_per_value=2):
+    """Bytes that a prefill moves: the least that must cross between memory and chip (B).
+
+    Equation: weights read + B (n embedding rows + (p + n) KV/token): the past is read, the new entries are written.
+    Parameters: model, a Model; new, past: tokens of each sequence computed and cached before; batch, sequences;
+    bytes_per_parameter, bytes_per_value (B). Assumptions: as in `decode_traffic`.
+
+    >>> from workloads.models import model
+    >>> prefill_bytes(model("Qwen3-8B"), 8192)
+    16411879424
+    """
+    new, batch = positive(new, "new", "tokens"), positive(batch, "batch", "sequences")
+    rows = new * model.hidden * bytes_per_parameter
+    cache = kv_bytes(model, new + nonnegative(past, "past", "tokens"), bytes_per_value=bytes_per_value)
+    return weights_read_per_step(model, bytes_per_parameter, batch * new) + batch * (rows + cache)
+
+
 @dataclass(frozen=True)
 class TrainingBytes:
     """Bytes of training state: of one parameter in a recipe, or of a whole model."""

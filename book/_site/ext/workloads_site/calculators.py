@@ -1,0 +1,211 @@
+"""Calculators in the pages: the default result is drawn at build time; on the first input the reader's browser runs the library itself.
+
+``calculators.toml`` says which page gets which calculator, so that notebooks stay free of markup that only the site understands; in
+Markdown pages there is the directive ``{calculator} name``. Pyodide comes from npm. Without it the calculators stay as drawn: no page
+then holds a script for them.
+"""
+import ast
+import hashlib
+import importlib.util
+import io
+import json
+import math
+import shutil
+import tomllib
+import zipfile
+from functools import cache
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from workloads.calculators import CALCULATORS
+from workloads.units import number
+
+log = logging.getLogger(__name__)
+SITE = Path(__file__).parents[2]
+PLACES = SITE / "calculators.toml"
+PYODIDE = SITE / "node_modules/pyodide"
+CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+SHARED = "lite/static/pyodide"      # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
+LIBRARY = Path(importlib.util.find_spec("workloads").origin).parent
+OPEN_GROUPS = 2
+
+
+@cache
+def live():
+    """Is all of Pyodide here?"""
+    return all((PYODIDE / name).is_file() for name in CORE)
+
+
+def _own_imports(path):
+    """Modules of the library that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            yield from ([node.module.partition(".")[0]] if node.module else [name.name for name in node.names])
+
+
+def library_files():
+    """What the calculators need of the library: their module, all it imports, and the fact tables (not the ledger), by name in the archive."""
+    found, todo = {"__init__"}, ["calculators"]
+    while todo:
+        if (module := todo.pop()) not in found:
+            found.add(module)
+            todo += _own_imports(LIBRARY / f"{module}.py")
+    files = [LIBRARY / f"{module}.py" for module in found] + list(LIBRARY.glob("data/*.tsv"))
+    return {f"workloads/{path.relative_to(LIBRARY).as_posix()}": path for path in sorted(files)}
+
+
+@cache
+def archive():
+    """The library as a zip file, the same bytes for the same sources."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, path in library_files().items():
+            packed.writestr(zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+    return out.getvalue()
+
+
+@cache
+def version():
+    """Changes with the library and the worker, so that no browser keeps an old one."""
+    return hashlib.sha256(archive() + (SITE / "static/calculators/worker.mjs").read_bytes()).hexdigest()[:10]
+
+
+# ------------------------------------------------------------------------------------------------------------------------------ form
+def text_of(value):
+    """A value as it stands in a field."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _hint(i):
+    bounds = f"{number(i.low)} to {number(i.high)}" if i.high is not None else f"{number(i.low)} or more"
+    return f"{bounds}{', or empty' if i.optional else ''}"
+
+
+def _nearest(stops, value):
+    distance = (lambda s: abs(math.log(s / value))) if min(stops) > 0 and value > 0 else (lambda s: abs(s - value))
+    return min(range(len(stops)), key=lambda k: distance(stops[k]))
+
+
+def _field(i, value, uid):
+    """One input with its label, unit, range, slider and a place for what is wrong with it."""
+    own = f'id="{uid}" name="{i.name}" data-default="{escape(text_of(value))}" aria-describedby="{uid}-error"'
+    unit = f' <span class="wl-unit">({escape(i.unit)})</span>' if i.unit else ""
+    label = f'<label for="{uid}">{escape(i.label)}{unit}</label>'
+    error = f'<p class="wl-error" id="{uid}-error" hidden></p>'
+    if i.kind == "switch":
+        return f'<div class="wl-field wl-switch"><input type="checkbox" {own}{" checked" * value}>{label}{error}</div>'
+    if i.kind == "choice":
+        options = "".join(f"<option{' selected' * (c == value)}>{escape(c)}</option>" for c in i.choices)
+        return f'<div class="wl-field">{label}<select {own}>{options}</select>{error}</div>'
+    if i.kind == "text":
+        quiet = 'autocomplete="off" spellcheck="false" maxlength="2000"'
+        box = f'<textarea {own} rows="5" {quiet}>{escape(value)}</textarea>' if "\n" in i.default else f'<input type="text" {own} value="{escape(value)}" {quiet}>'
+        return f'<div class="wl-field wl-wide">{label}{box}{error}</div>'
+    box = f'<input type="text" inputmode="decimal" {own} value="{text_of(value)}" title="{_hint(i)}" autocomplete="off">'
+    slider = ""
+    if i.stops:
+        slider = (f'<input type="range" min="0" max="{len(i.stops) - 1}" value="{_nearest(i.stops, value)}" data-for="{i.name}" data-stops="{json.dumps(list(i.stops))}" '
+                  f'aria-label="{escape(i.label)}, slider" aria-valuetext="{text_of(value)}">')
+    return f'<div class="wl-field">{label}{box}{slider}{error}</div>'
+
+
+def _groups(calculator, values, uid):
+    headings = list(dict.fromkeys(i.group for i in calculator.inputs))
+    for place, heading in enumerate(headings):
+        fields = "".join(_field(i, values[i.name], f"{uid}-{i.name}") for i in calculator.inputs if i.group == heading)
+        opened = " open" if place < OPEN_GROUPS else ""
+        yield f'<details class="wl-group"{opened}><summary>{escape(heading)}</summary><div class="wl-fields">{fields}</div></details>'
+
+
+def form(name, given=None):
+    """HTML of a calculator with the result of its defaults, or of other inputs. Raises ValueError for inputs that it refuses."""
+    calculator, uid = CALCULATORS[name], f"calc-{name}"
+    values = calculator.read(given or {})
+    answer = calculator.answer(values)
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    presets = "".join(f'<button type="button" data-preset="{escape(json.dumps({k: text_of(v) for k, v in preset.items()}))}">{escape(label)}</button>'
+                      for label, preset in calculator.presets.items())
+    buttons = presets + '<button type="button" data-reset>Reset</button><button type="button" data-link>Copy link</button>'
+    note = ("The result of the inputs shown. They can be changed where JavaScript runs and the page comes from a server (make serve), not from a file." if live()
+            else "The result of the inputs shown. This copy of the book was built without its live parts.")
+    return (f'<form class="wl-calculator" id="{uid}" data-name="{name}" data-version="{version()}" aria-label="Calculator: {escape(calculator.title)}">'
+            f'<p class="wl-question">{escape(calculator.question)}</p>'
+            f'<p class="wl-text" role="status">{escape(answer["text"])}</p><p class="wl-error" id="{uid}-error" hidden></p>'
+            f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend><div class="wl-buttons" hidden>{buttons}</div>{"".join(_groups(calculator, values, uid))}</fieldset>'
+            f'<div class="wl-result">{answer["html"]}</div></div>'
+            f'<details class="wl-code"><summary>As Python</summary><div class="wl-buttons" hidden><button type="button" data-copy>Copy as Python</button></div>'
+            f'<pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
+            f'<p class="wl-note">{note}</p></form>')
+
+
+# ----------------------------------------------------------------------------------------------------------------------------- pages
+class Directive(SphinxDirective):
+    """``{calculator} name``: the calculator with its defaults."""
+
+    required_arguments = 1
+
+    def run(self):
+        if self.arguments[0] not in CALCULATORS:
+            raise self.error(f"calculator must be one of {', '.join(CALCULATORS)}, got {self.arguments[0]}")
+        return [nodes.raw("", form(self.arguments[0]), format="html")]
+
+
+def places():
+    """Rows of calculators.toml."""
+    return tomllib.loads(PLACES.read_text(encoding="utf8"))["place"] if PLACES.exists() else []
+
+
+def _section(row):
+    name = row["calculator"]
+    section = nodes.section(ids=[f"calculator-{name}"], names=[])
+    section += nodes.title("", f"Calculator: {CALCULATORS[name].title}")
+    section += nodes.raw("", form(name, row.get("inputs")), format="html")
+    return section
+
+
+def place(app, doctree):
+    """Insert the calculators of this page before the sections that the file names."""
+    for row in places():
+        if row["page"] != app.env.docname:
+            continue
+        wanted = row.get("before", "What this leaves out")
+        target = next((s for s in doctree.findall(nodes.section) if s.next_node(nodes.title).astext() == wanted), None)
+        if target is None:
+            log.warning("calculators.toml: no section %r on page %s", wanted, row["page"], location=app.env.docname)
+            continue
+        target.parent.insert(target.parent.index(target), _section(row))
+
+
+def load_on_pages(app, pagename, templatename, context, doctree):
+    """Style sheet and script for the pages that hold a calculator."""
+    if 'class="wl-calculator"' in context.get("body", ""):
+        app.add_css_file("calculators/calculators.css", priority=910)
+        if live():
+            app.add_js_file("calculators/calculators.js", loading_method="defer")
+
+
+def copy_python(app, exception):
+    """Python for the browser, and the library for it; or none of it."""
+    if exception or app.builder.format != "html":
+        return
+    out = Path(app.outdir)
+    if not live():
+        for name in ("calculators.js", "worker.mjs", "lib.zip"):
+            (out / "_static/calculators" / name).unlink(missing_ok=True)
+        print("npm did not deliver Pyodide: the calculators stay as drawn.")
+        return
+    (out / SHARED).mkdir(parents=True, exist_ok=True)
+    for name in CORE:
+        shutil.copy(PYODIDE / name, out / SHARED / name)
+    (out / "_static/calculators/lib.zip").write_bytes(archive())
+
+
+def setup(app):
+    app.add_directive("calculator", Directive)
+    app.connect("doctree-read", place, priority=50)
+    app.connect("html-page-context", load_on_pages, priority=400)
+    app.connect("build-finished", copy_python)

@@ -1,0 +1,24 @@
+// Runs the book's library: {id, name, inputs} in, {id, answer} or {id, failed} out. Started by calculators.js on the first input.
+import { loadPyodide } from "../../lite/static/pyodide/pyodide.mjs";
+
+const ready = (async () => {
+  const library = fetch(new URL("lib.zip" + self.location.search, self.location.href));
+  const python = await loadPyodide({ indexURL: new URL("../../lite/static/pyodide/", self.location.href).href });
+  const answer = await library;
+  if (!answer.ok) throw new Error(`lib.zip: ${answer.status}`);
+  python.unpackArchive(await answer.arrayBuffer(), "zip", { extractDir: "/library" });
+  return python.runPython(`
+import json, sys
+sys.path.insert(0, "/library")
+from workloads import calculators
+lambda name, inputs: json.dumps(calculators.answer(name, json.loads(inputs)), allow_nan=False)`);
+})();
+
+onmessage = async ({ data: { id, name, inputs } }) => {
+  try {
+    const call = await ready;
+    postMessage({ id, answer: JSON.parse(call(name, JSON.stringify(inputs))) });
+  } catch (error) {
+    postMessage({ id, failed: String(error.message ?? error).trim().split("\n").pop() });
+  }
+};

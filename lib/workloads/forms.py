@@ -1,0 +1,129 @@
+"""What a calculator is: inputs as data, a function that turns their values into a result, and the result as HTML.
+
+The ten of the book are `workloads.calculators`. A result is plain JSON: "text" (a sentence or two), "values" (numbers by name), "verdicts"
+((True, False or None for good, bad or neither; text) pairs), "tables" ({"head", "rows"} of texts; a head that ends in ">" is
+right-aligned), "figures" ({"svg", "caption"}).
+"""
+import re
+from dataclasses import dataclass, field
+from html import escape
+
+from .domain import between, finite, one_of, whole
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a calculator.
+
+    Parameters: name, of the argument; label; kind, "number", "whole" (a number), "choice", "switch" or "text"; default; unit; low and high,
+    both allowed; choices; optional: a number may be left empty (None); stops: values of a slider, in order; group: heading above it.
+    """
+
+    name: str
+    label: str
+    kind: str
+    default: object
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple = ()
+    optional: bool = False
+    stops: tuple = ()
+    group: str = ""
+
+    def read(self, value):
+        """The value that a text (or a value) stands for. Raises ValueError for one of the wrong kind or out of range."""
+        if self.kind == "choice":
+            return one_of(value, self.name, self.choices)
+        if self.kind == "switch":
+            return one_of({"true": True, "false": False}.get(str(value).lower()), self.name, (False, True))
+        if self.kind == "text":
+            whole(2000 - len(str(value)), f"2000 - characters of {self.name}")
+            return str(value)
+        if self.optional and value in ("", None):
+            return None
+        value = finite(_number(value), self.name, self.unit)
+        value = int(whole(value, self.name, self.unit, self.low)) if self.kind == "whole" else value
+        return between(value, self.low, self.high, self.name, self.unit)
+
+
+def _number(value):
+    """The number that a text writes; anything else as it is, for the check to refuse."""
+    for kind in (int, float) if isinstance(value, str) else ():
+        try:
+            return kind(value.strip())
+        except ValueError:
+            pass
+    return value
+
+
+@dataclass(frozen=True)
+class Calculator:
+    """A calculator: name; title; question, one line that says what it answers; inputs; function; presets, {label: {name of input: value}};
+    exact: whether its values come from + - x / and square roots alone."""
+
+    name: str
+    title: str
+    question: str
+    inputs: tuple
+    function: object
+    presets: dict = field(default_factory=dict)
+    exact: bool = True
+
+    def read(self, given):
+        """All inputs: those given, as texts or values, and the defaults of the others. Raises ValueError for a name that is no input."""
+        names = tuple(i.name for i in self.inputs)
+        for name in given:
+            one_of(name, f"input of {self.name}", names)
+        return {i.name: i.read(given[i.name]) if i.name in given else i.default for i in self.inputs}
+
+    def __call__(self, **given):
+        """The result for these inputs."""
+        return self.function(**self.read(given))
+
+    def field_of(self, message):
+        """Name of the input that an error speaks of: the one it begins with, or else the first it mentions; None if there is none."""
+        found = [(m.start(), i.name) for i in self.inputs if (m := re.search(rf"(?<!\w){i.name}(?!\w)", message))]
+        return min(found)[1] if found else None
+
+    def code(self, given):
+        """A Python program that gives the same result, as text."""
+        lines = [f"    {i.name}={value!r},{f'  # {i.unit}' if i.unit else ''}" for i, value in zip(self.inputs, self.read(given).values())]
+        call = "\n".join([f"result = calculators.{self.function.__name__}(", *lines, ")"])
+        return f"from workloads import calculators\n\n{call}\nprint(result[\"text\"])\n"
+
+    def answer(self, given):
+        """What a page shows for these inputs: {"html", "text", "values", "code"}, or {"error", "field"} where they are refused."""
+        try:
+            result = self(**given)
+        except ValueError as error:
+            return {"error": str(error), "field": self.field_of(str(error))}
+        return {"html": html(result), "text": result["text"], "values": result["values"], "code": self.code(given)}
+
+
+def result(text, values, verdicts=(), tables=(), figures=()):
+    """A result, as described at the top. Tables: (head, rows) pairs; figures: (svg, caption) pairs."""
+    return {"text": text, "values": values, "verdicts": [list(v) for v in verdicts],
+            "tables": [{"head": list(head), "rows": [list(map(str, row)) for row in rows]} for head, rows in tables],
+            "figures": [{"svg": svg, "caption": caption} for svg, caption in figures]}
+
+
+def html(result):
+    """Verdicts, figures and tables of a result as HTML; the text stands by itself.
+
+    >>> html(result("Yes.", {}, verdicts=[(False, "a > b")]))
+    '<ul class="wl-verdicts"><li class="wl-bad">a &gt; b</li></ul>'
+    """
+    marks = {True: "wl-good", False: "wl-bad", None: "wl-plain"}
+    verdicts = "".join(f'<li class="{marks[good]}">{escape(text)}</li>' for good, text in result["verdicts"])
+    parts = [f'<ul class="wl-verdicts">{verdicts}</ul>'] if verdicts else []
+    parts += [f'<figure class="wl-figure">{f["svg"]}<figcaption>{escape(f["caption"])}</figcaption></figure>' for f in result["figures"]]
+    return "".join(parts + [_table(t["head"], t["rows"]) for t in result["tables"]])
+
+
+def _table(head, rows):
+    sides = [' class="text-right"' if h.endswith(">") else "" for h in head]
+    line = lambda tag, cells: "<tr>" + "".join(f"<{tag}{side}>{escape(c)}</{tag}>" for side, c in zip(sides, cells)) + "</tr>"
+    body = "".join(line("td", row).replace("<td", '<th scope="row"', 1).replace("</td>", "</th>", 1) for row in rows)
+    top = line("th", [h.removesuffix(">") for h in head]).replace("<th", '<th scope="col"')
+    return f'<div class="wl-scroll"><table class="table"><thead>{top}</thead><tbody>{body}</tbody></table></div>'
