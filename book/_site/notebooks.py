@@ -87,6 +87,7 @@ def from_text(source, target):
 def to_text(source, target):
     import jupytext
     nb = nbformat.read(source, as_version=4)
+    nb.metadata["jupytext"] = {"notebook_metadata_filter": "all"}          # the page's own metadata too
     jupytext.write(nb, target, fmt="md:myst")
 
 
