@@ -4,11 +4,15 @@
 # make notebooks   run every notebook again and store its outputs
 # make audit   collect the checks of the executed pages into _build/audit.json
 # make oracle  the counts of PyTorch anew, compared with the library (installs torch in .venv-oracle)
+# make assignment EXERCISES="3-02 3-04"   starters to hand out (in _grading/release; COURSE= and ASSIGNMENT= choose another place and name)
+# make grade SUBMISSIONS=folder           marks and feedback for what was handed in, one folder a student (COLLECT=yes: only read the marks by hand)
+# make class-site                         the site with starters instead of solutions, in _build/class/_build/html
 # make clean   remove all that these commands made
 PYTHON ?= python3
 PORT   ?= 8000
 VENV   := .venv
 BIN    := $(VENV)/bin
+GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
@@ -16,7 +20,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/package-lock.json
 
-.PHONY: book test notebooks audit serve oracle clean
+.PHONY: book test notebooks audit serve oracle assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
@@ -24,7 +28,7 @@ book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
 	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; rm -rf _build/.doctrees; exit 1; }  # else the next build forgets the warnings
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
 
-test: book
+test: book $(GRADING)/.ok
 	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
 
 notebooks: $(VENV)/.ok
@@ -52,7 +56,7 @@ $(ORACLE)/.ok: tests/requirements-oracle.txt
 	@touch $@
 
 clean:
-	rm -rf _build $(VENV) $(ORACLE) $(SITE)/node_modules
+	rm -rf _build $(VENV) $(GRADING) $(ORACLE) $(SITE)/node_modules
 
 $(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "Python 3.11 or newer is needed, as $(PYTHON) or by 'make PYTHON=...'"; exit 1; }
@@ -75,3 +79,23 @@ _build/.code: $(CODE) constraints.txt
 _build/.dress: $(DRESS) _config.yml _toc.yml _build/.code
 	rm -rf _build/.doctrees _build/html
 	@mkdir -p _build && touch $@
+
+# Exercises to assign. The course folder is nbgrader's; students' code runs in the book's environment, under limits (SECONDS=, MEMORY= in bytes).
+COURSE     ?= _grading
+ASSIGNMENT ?= assignment
+COURSE_OF   = --course '$(COURSE)' --name '$(ASSIGNMENT)'
+
+assignment:
+	@$(PYTHON) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF)
+
+grade: $(VENV)/.ok $(GRADING)/.ok
+	@$(GRADING)/bin/python $(SITE)/grade.py $(if $(SUBMISSIONS),'$(SUBMISSIONS)') $(if $(EXERCISES),--exercises $(EXERCISES)) $(if $(COLLECT),--collect) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MEMORY),--memory $(MEMORY)) $(COURSE_OF)
+
+class-site: $(VENV)/.ok $(SITE)/node_modules/.ok
+	$(BIN)/python $(SITE)/class_site.py
+
+$(GRADING)/.ok: $(SITE)/requirements-grading.txt $(VENV)/.ok
+	test -x $(GRADING)/bin/python || $(PYTHON) -m venv $(GRADING)
+	$(BIN)/uv pip install -q --compile-bytecode --python $(GRADING)/bin/python -r $(SITE)/requirements-grading.txt
+	@touch $@

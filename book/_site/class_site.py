@@ -1,0 +1,128 @@
+"""The site of a class: starters where the book has solved exercises; `class_site.py` builds it into _build/class/_build/html.
+
+The pages show the outputs that the notebooks store; nothing runs. At the end the built site is searched for the solutions.
+"""
+import argparse
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import assignment
+
+ROOT = assignment.ROOT
+KEPT = ("_config.yml", "_toc.yml", "book", "lib")
+LEFT_OUT = shutil.ignore_patterns("node_modules", "__pycache__", ".ipynb_checkpoints", "*.egg-info", "answers.toml")
+SHINGLE = 6                                           # words in a row that count as a copy
+
+
+def page(nb):
+    """An exercise as a page of the class: its starter, with the tables of given figures that the book shows."""
+    made = assignment.starter(nb)
+    for cell, stored in zip(made["cells"], nb["cells"]):
+        if assignment.source(cell).startswith("given("):
+            cell["outputs"] = stored["outputs"]
+        if "hide-cell" in cell["metadata"].get("tags", []):
+            cell["metadata"]["tags"] = [t for t in cell["metadata"]["tags"] if t != "hide-cell"]
+    return made
+
+
+def copied(root, target):
+    """The tree of the class's book: everything but the solved exercises."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for name in KEPT:
+        source = root / name
+        shutil.copytree(source, target / name, ignore=LEFT_OUT) if source.is_dir() else shutil.copy(source, target / name)
+    modules = root / "book/_site/node_modules"
+    if modules.is_dir():
+        (target / "book/_site/node_modules").symlink_to(modules.resolve())
+    for name, path in assignment.exercises(root).items():
+        assignment.write(page(assignment.read(path)), target / f"exercises/{name}/{name}.ipynb")
+    config = target / "_config.yml"
+    text, changed = re.subn(r"execute_notebooks: \w+", 'execute_notebooks: "off"', config.read_text(encoding="utf-8"))
+    if not changed:
+        raise ValueError("_config.yml: no line execute_notebooks")
+    config.write_text(text, encoding="utf-8")
+    return target
+
+
+def words(text):
+    return re.findall(r"[a-z0-9_]+", text.lower())
+
+
+def shingles(text):
+    found = words(text)
+    return {" ".join(found[i:i + SHINGLE]) for i in range(len(found) - SHINGLE + 1)}
+
+
+def hidden(nb):
+    """Texts that a starter lacks: solution regions, hidden tests, reference answers."""
+    for cell, made in zip(nb["cells"], assignment.starter(nb)["cells"]):
+        text, left = assignment.source(cell), set(assignment.source(made).split("\n"))
+        if text != assignment.source(made):
+            yield "\n".join(line for line in text.split("\n") if line not in left and not line.startswith(("###", "from ", "import ", "<")))
+
+
+def texts(site):
+    """(name, text) of all files of a built site, and of what its archives hold."""
+    for path in sorted(p for p in site.rglob("*") if p.is_file()):
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as packed:
+                yield from ((f"{path.name}: {name}", packed.read(name).decode("utf-8", "replace")) for name in packed.namelist())
+        else:
+            yield path.relative_to(site).as_posix(), path.read_bytes().decode("utf-8", "replace")
+
+
+def plain(name, text):
+    if name.endswith(".html"):
+        return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"</?span[^>]*>", "", text)))
+    if name.endswith(".ipynb"):
+        nb = json.loads(text)
+        return "\n".join([assignment.source(c) for c in nb["cells"]] + [json.dumps(c.get("outputs", "")) for c in nb["cells"]])
+    return text.replace("\\n", "\n")
+
+
+def leaks(site, root=ROOT):
+    """{file: solution texts found in it}: runs of words of a solution that no chapter and no starter has."""
+    solved = {name: assignment.read(path) for name, path in assignment.exercises(root).items()}
+    public = set()
+    for path in (root / "book").rglob("*.ipynb"):
+        if "node_modules" not in path.parts:
+            public |= shingles(plain(path.name, path.read_text(encoding="utf-8")))
+    for path in (root / "lib").rglob("*.py"):
+        public |= shingles(path.read_text(encoding="utf-8"))
+    for nb in solved.values():
+        public |= shingles("\n".join(assignment.source(c) for c in page(nb)["cells"]))
+    secret = set().union(*(shingles(text) for nb in solved.values() for text in hidden(nb))) - public
+    found = {}
+    for name, text in texts(site):
+        if common := shingles(plain(name, text)) & secret:
+            found[name] = sorted(common)
+    return found
+
+
+def build(target):
+    """Run Sphinx on the copied tree; the folder of the site."""
+    run = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", str(target), "-W", "-n", "--keep-going", "--quiet"], capture_output=True, text=True, cwd=target)
+    if run.returncode:
+        sys.exit(run.stdout + run.stderr)
+    return target / "_build/html"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", type=Path, default=ROOT / "_build/class")
+    a = parser.parse_args()
+    site = build(copied(ROOT, a.target.resolve()))
+    if found := leaks(site):
+        sys.exit("the site of the class holds solutions: " + "; ".join(f"{name}: {texts[0]!r}" for name, texts in found.items()))
+    print(f"The site of the class: {site / 'book/index.html'}")
+
+
+if __name__ == "__main__":
+    main()
