@@ -157,7 +157,8 @@ def test_counts_lose_nothing():
     lambda: Window(60, -1, ((LONG_INPUT, 1),)), lambda: Window(60, 4, ()), lambda: Window(60, 4, ((LONG_INPUT, 0.5),)),
     lambda: arrivals.poisson_times(0, 10, 1), lambda: arrivals.gamma_times(4, 0, 10, 1), lambda: arrivals.on_off_times(4, 0, 1, 10),
     lambda: arrivals.replayed_times([0, 2, 1]), lambda: arrivals.replayed_times([float("nan")]), lambda: arrivals.gap_cv([1, 2]),
-    lambda: arrivals.gap_cv([1, 1, 1, 1]), lambda: arrivals.counts([1], 0, 4), lambda: arrivals.overall_mean([], lambda r: r.new)])
+    lambda: Client("silent", ((LONG_INPUT, 0),), (1,)), lambda: Client("back", ((LONG_INPUT, 1),), (-1,)),
+    lambda: Client("smooth", ((LONG_INPUT, 1),), (1,), cv=0), lambda: arrivals.gap_cv([1, 1, 1, 1]), lambda: arrivals.counts([1], 0, 4), lambda: arrivals.overall_mean([], lambda r: r.new)])
 def test_impossible_loads_are_refused(call):
     with pytest.raises(ValueError):
         call()

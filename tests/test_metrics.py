@@ -147,6 +147,8 @@ def test_goodput_counts_only_what_is_in_time_and_right():
         metrics.goodput([fast, late], Objectives(), 10, accepted=[True])
     with pytest.raises(ValueError, match="seconds"):
         metrics.goodput([fast], Objectives(), 0)
+    with pytest.raises(ValueError, match=r"token_interval \(s/token\)"):
+        Objectives(token_interval=-0.1)
 
 
 def test_a_single_token_is_not_failed_for_a_pace_it_does_not_have():

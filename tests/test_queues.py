@@ -122,6 +122,8 @@ def test_bad_input_is_refused():
         queues.fifo_waits([0, 1], [1])
     with pytest.raises(ValueError, match="service"):
         queues.fifo_waits([0], [-1])
+    with pytest.raises(ValueError, match="arrival"):
+        queues.fifo_waits([0, float("nan")], [1, 1])
 
 
 def test_formulas_take_symbols_and_arrays():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads import roofline
-from workloads.taskgraph import (Stage, Window, chain, critical_path, earliest, executor_bounds, faster, kept_seconds,
+from workloads.taskgraph import (Interval, Stage, chain, critical_path, earliest, executor_bounds, faster, kept_seconds,
                                  latest, ordered, slack, span, work)
 
 SERIAL = chain(Stage("plan", 2), Stage("a", 6), Stage("b", 10), Stage("answer", 3))
@@ -111,7 +111,7 @@ def test_kept_seconds_counts_the_ticks_with_a_named_stage_running(stages, data):
 def test_two_tools_one_after_the_other_and_side_by_side_by_hand():
     assert (span(SERIAL), span(PARALLEL)) == (21, 15)
     assert work(SERIAL) == work(PARALLEL) == 21
-    assert earliest(PARALLEL)["answer"] == Window(12, 15)
+    assert earliest(PARALLEL)["answer"] == Interval(12, 15)
     assert slack(PARALLEL) == {"plan": 0, "a": 4, "b": 0, "answer": 0}
     assert (kept_seconds(SERIAL, "a", "b"), kept_seconds(PARALLEL, "a", "b")) == (16, 10)
 

@@ -89,7 +89,7 @@ class Arrival(NamedTuple):
 
 
 def uniform_times(rate, seconds, start=0):
-    """Arrival times at equal distances 1/rate, the first at ``start`` (s).
+    """Arrival times at equal distances 1/rate, the first at ``start`` (s): rate x seconds of them, rounded.
 
     >>> uniform_times(4, 1)
     [0.0, 0.25, 0.5, 0.75]
@@ -195,6 +195,11 @@ class Client:
     rates: tuple
     cv: float = 1.0
 
+    def __post_init__(self):
+        for rate in self.rates:
+            Window(0, rate, self.mix)
+        positive(self.cv, "cv")
+
 
 def client_arrivals(clients, seconds, seed):
     """Arrivals of several clients over windows of ``seconds`` each, merged in time.
@@ -211,7 +216,7 @@ def client_arrivals(clients, seconds, seed):
     for client in clients:
         for k, rate in enumerate(client.rates):
             key = f"{seed}/{client.name}/{k}"
-            times = gamma_times(rate, client.cv, seconds, key, k * seconds) if nonnegative(rate, "rate", "requests/s") else []
+            times = gamma_times(rate, client.cv, seconds, key, k * seconds) if rate else []
             arrivals += sampled(Window(seconds, rate, client.mix), times, key, client.name)
     return sorted(arrivals, key=lambda a: a.time)
 

@@ -180,7 +180,12 @@ def delay_at(pieces, time, service_rate, start=0):
 def decode_pieces(windows, service_rate):
     """The pieces of a load's decode work: each window with its arriving decode steps, all served at ``service_rate`` (steps/s).
 
-    ``service_rate`` is one rate for all windows, or a list of one rate a window.
+    ``service_rate`` is one rate for all windows, or a list of one rate a window. Raises ValueError where the list has another length.
+
+    >>> from workloads.arrivals import Window
+    >>> from workloads.requests import Request
+    >>> decode_pieces([Window(60, 4, ((Request(8192, 256), 1),))], service_rate=1500)
+    [Piece(seconds=60, arrival_rate=1020.0, service_rate=1500)]
     """
     rates = [service_rate] * len(windows) if not isinstance(service_rate, (list, tuple)) else service_rate
     return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates, strict=True)]

@@ -160,6 +160,11 @@ class Objectives:
     token_interval: float | None = None
     request: float | None = None
 
+    def __post_init__(self):
+        for name, unit in (("ttft", "s"), ("token_interval", "s/token"), ("request", "s")):
+            if getattr(self, name) is not None:
+                nonnegative(getattr(self, name), name, unit)
+
 
 def meets(events, objectives):
     """Whether a request keeps every deadline; a pace is not asked of a request with a single token.

@@ -5,7 +5,7 @@ Every steady-state formula needs utilization below 1; at or above it the queue h
 import heapq
 import math
 
-from .domain import nonnegative, positive, whole
+from .domain import finite, nonnegative, positive, whole
 
 
 def utilization(arrival_rate, mean_service):
@@ -72,7 +72,7 @@ def fifo_waits(arrivals, services, servers=1):
     ([0, 2, 4], [0, 0, 1])
     """
     whole(servers, "servers", "", 1)
-    arrivals, services = list(arrivals), list(services)
+    arrivals, services = [finite(t, "arrival", "s") for t in arrivals], list(services)
     if len(arrivals) != len(services) or any(b < a for a, b in zip(arrivals, arrivals[1:])):
         raise ValueError(f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}")
     free, waits = [-math.inf] * servers, []

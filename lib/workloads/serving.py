@@ -87,7 +87,7 @@ class Run:
 
 
 def p95_times(run):
-    """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), named as in `loads.Measured`."""
+    """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), named as in `replay.Measured`."""
     return {"request_p95": nearest_rank([request_seconds(r.arrival, r.last) for r in run.requests], 0.95),
             "ttft_p95": nearest_rank([ttft(r.arrival, r.first) for r in run.requests], 0.95),
             "wait_p95": nearest_rank([r.scheduled - r.arrival for r in run.requests], 0.95),

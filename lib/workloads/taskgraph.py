@@ -29,7 +29,7 @@ class Stage:
         object.__setattr__(self, "after", tuple(self.after))
 
 
-class Window(NamedTuple):
+class Interval(NamedTuple):
     """Start and end of a stage, in seconds from the start of the task."""
 
     start: float
@@ -69,7 +69,7 @@ def ordered(stages):
 
 
 def earliest(stages):
-    """Window of every stage when each starts as soon as it may, a dict of name to `Window`, in seconds.
+    """Interval of every stage when each starts as soon as it may, a dict of name to `Interval`, in seconds.
 
     start = largest end among the stages waited for (0 without any); end = start + seconds.
 
@@ -77,15 +77,15 @@ def earliest(stages):
     Raises ValueError as `ordered` does.
 
     >>> earliest([Stage("a", 2), Stage("b", 6, ("a",))])["b"]
-    Window(start=2, end=8)
+    Interval(start=2, end=8)
 
     Source: critical path method (Kelley and Walker 1959), forward pass.
     """
-    windows = {}
+    intervals = {}
     for stage in ordered(stages):
-        start = max((windows[name].end for name in stage.after), default=0)
-        windows[stage.name] = Window(start, start + stage.seconds)
-    return windows
+        start = max((intervals[name].end for name in stage.after), default=0)
+        intervals[stage.name] = Interval(start, start + stage.seconds)
+    return intervals
 
 
 def span(stages):
@@ -96,7 +96,7 @@ def span(stages):
 
     Source: critical path method, forward pass; see `earliest`.
     """
-    return max(window.end for window in earliest(stages).values())
+    return max(interval.end for interval in earliest(stages).values())
 
 
 def work(stages):
@@ -109,24 +109,24 @@ def work(stages):
 
 
 def latest(stages, deadline=None):
-    """Window of every stage when each starts as late as the deadline allows, a dict of name to `Window`, in seconds.
+    """Interval of every stage when each starts as late as the deadline allows, a dict of name to `Interval`, in seconds.
 
     end = smallest start among the stages that wait for it (the deadline without any); start = end - seconds.
 
     deadline: seconds; left out, the span. Raises ValueError for a deadline below the span.
 
     >>> latest([Stage("a", 6), Stage("b", 10)])["a"]
-    Window(start=4, end=10)
+    Interval(start=4, end=10)
 
     Source: critical path method, backward pass.
     """
     end = span(stages) if deadline is None else span(stages) + domain.nonnegative(deadline - span(stages), "deadline less span", "s")
-    ends, windows = {}, {}
+    ends, intervals = {}, {}
     for stage in reversed(ordered(stages)):
-        windows[stage.name] = Window(ends.get(stage.name, end) - stage.seconds, ends.get(stage.name, end))
+        intervals[stage.name] = Interval(ends.get(stage.name, end) - stage.seconds, ends.get(stage.name, end))
         for name in stage.after:
-            ends[name] = min(ends.get(name, end), windows[stage.name].start)
-    return windows
+            ends[name] = min(ends.get(name, end), intervals[stage.name].start)
+    return intervals
 
 
 def slack(stages):
@@ -151,10 +151,10 @@ def critical_path(stages):
 
     Source: critical path method, followed back from the stage that ends last.
     """
-    windows, named = earliest(stages), {s.name: s for s in stages}
-    path = [max(windows, key=lambda name: windows[name].end)]
+    intervals, named = earliest(stages), {s.name: s for s in stages}
+    path = [max(intervals, key=lambda name: intervals[name].end)]
     while named[path[0]].after:
-        path.insert(0, max(named[path[0]].after, key=lambda name: windows[name].end))
+        path.insert(0, max(named[path[0]].after, key=lambda name: intervals[name].end))
     return tuple(path)
 
 
@@ -192,15 +192,15 @@ def faster(stages, factor, *names):
 def kept_seconds(stages, *names):
     """Seconds in which at least one of the named stages runs, each starting as early as it may.
 
-    Length of the union of their windows. Times the bytes kept meanwhile it is the area that state takes, in byte*seconds.
+    Length of the union of their intervals. Times the bytes kept meanwhile it is the area that state takes, in byte*seconds.
 
     Raises ValueError for a name that is no stage.
 
     >>> kept_seconds([Stage("a", 6), Stage("b", 10)], "a", "b")
     10
     """
-    windows, seconds, until = earliest(stages), 0, 0
-    for start, end in sorted(windows[domain.one_of(name, "name", windows)] for name in names):
+    intervals, seconds, until = earliest(stages), 0, 0
+    for start, end in sorted(intervals[domain.one_of(name, "name", intervals)] for name in names):
         seconds += max(0, end - max(start, until))
         until = max(until, end)
     return seconds

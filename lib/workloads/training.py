@@ -454,10 +454,10 @@ def _some(values, name):
 
 
 class Batch(NamedTuple):
-    """When the input of one batch is prepared and when it is computed (`taskgraph.Window`s, s)."""
+    """When the input of one batch is prepared and when it is computed (`taskgraph.Interval`s, s)."""
 
-    prepare: taskgraph.Window
-    compute: taskgraph.Window
+    prepare: taskgraph.Interval
+    compute: taskgraph.Interval
 
 
 def input_timeline(prepare_seconds, compute_seconds, buffers=2):
@@ -470,7 +470,7 @@ def input_timeline(prepare_seconds, compute_seconds, buffers=2):
     Raises: ValueError for lists of unequal length or none, or a negative time.
 
     >>> [batch.compute for batch in input_timeline([3, 3, 3], [4, 4, 4])]
-    [Window(start=3, end=7), Window(start=7, end=11), Window(start=11, end=15)]
+    [Interval(start=3, end=7), Interval(start=7, end=11), Interval(start=11, end=15)]
     """
     prepare, compute = _some(prepare_seconds, "prepare_seconds"), _some(compute_seconds, "compute_seconds")
     if len(prepare) != len(compute):
