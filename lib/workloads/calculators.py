@@ -12,7 +12,7 @@ from . import arrivals, attempts, budgets, fluid, flops, hardware, memory, metri
 from . import scaling, serving, steptime, streaming, taskgraph, training
 from .attempts import solved_within
 from .decision import published
-from .domain import positive, whole
+from .domain import between, one_of, positive
 from .forms import Calculator, Input, result
 from .plot import Axis, Bar, Line
 from .units import GIGA, HOUR, MINUTE, TERA, number, quantity
@@ -63,11 +63,6 @@ def doublings(low, high):
     return [low * 2**k for k in range((high // low).bit_length())]
 
 
-def decades(low, high):
-    """1, 2, 5, 10, ... times a power of ten, from low to high: stops of a slider."""
-    return [m * 10**k for k in range(len(str(low)) - 1, len(str(high))) for m in (1, 2, 5) if low <= m * 10**k <= high]
-
-
 PERCENT = [k / 20 for k in range(1, 21)]
 ATTENTION = [name for name, m in models.models().items() if isinstance(m, models.Model)]
 DENSE = [name for name in ATTENTION if not models.model(name).experts and not models.model(name).latent]
@@ -83,7 +78,7 @@ def shared(mfu=1.0, mbu=1.0):
 
 def clock(seconds, digits=4):
     """Text of a time: seconds, minutes or hours."""
-    size, unit = (1, "s") if seconds < 120 else (MINUTE, "min") if seconds < 2 * HOUR else (HOUR, "h")
+    size, unit = (1, "s") if seconds < 600 else (MINUTE, "min") if seconds < 2 * HOUR else (HOUR, "h")
     return quantity(seconds / size, unit, digits)
 
 
@@ -110,29 +105,29 @@ ROUND = rlstep.RLStep()
 ROUND_MODEL, ROUND_CARD = "8B, round figures", "H100, round figures"
 PHASES = {"prefill": "prefill", "decode": "decode", "logprob": "log-probabilities", "training": "training", "optimizer": "optimizer", "other": "other"}
 PRINTED = {f.name: value for f in fields(rlstep.RLStep) if (value := getattr(rlstep.printed_page(), f.name)) != getattr(ROUND, f.name)}
-ASSUMPTIONS = group(
-    "Assumptions",
+ASSUMPTIONS = (
     switch("lora", "LoRA: no weight gradients, 4N for 6N", ROUND.lora),
-    choice("context", "Cache read in a decode step", ("average", "full")),
-    num("kv_bytes", "Cache bytes, where they are not the model's", None, "B/token", 1, 10**7, optional=True),
     switch("reference", "Pass of a reference model", ROUND.reference),
+    choice("context", "Cache read in a decode step", ("average", "full")),
     choice("capacity", "A cache that does not fit", ("waves", "ignored")),
-    choice("decode_bound", "Limit of a decode step", ("roofline", "memory")),
-    switch("stragglers", "Decode lasts until the longest completion ends", ROUND.stragglers),
-    switch("recompute", "Activations recomputed: one more forward", ROUND.recompute),
-    switch("policy_logprobs", "Pass of the policy over finished samples", ROUND.policy_logprobs),
-    count("teachers", "Passes of teachers", ROUND.teachers, "", 0, 16),
-    choice("first_token", "First token comes from", ("decode", "prefill")),
-    choice("prefill_head", "Head in a prefill", ("all", "last")),
-    choice("pass_head", "Head in passes over samples", ("all", "labels")),
-    count("epochs", "Training passes over the samples", ROUND.epochs, "", 1, 64),
-    count("rollout_uses", "Steps that share one set of rollouts", ROUND.rollout_uses, "steps", 1, 64),
-    num("optimizer_bytes", "Optimizer traffic", ROUND.optimizer_bytes, "B/parameter", 0, 100),
-    num("trainable_share", "Share of the parameters trained", ROUND.trainable_share, "", 1e-6, 1),
-    num("held_state_bytes", "Training state kept during rollout", ROUND.held_state_bytes, "B/parameter", 0, 100),
-    count("copies", "Copies of the weights held", ROUND.copies, "", 1, 8),
-    num("overhead", "Memory over that of the weights", ROUND.overhead, "", 1, 4),
-    num("other_seconds", "Rewards, weight transfer: time alone", ROUND.other_seconds, "s", 0, 10**5))
+    num("kv_bytes", "Cache bytes, where they are not the model's", None, "B/token", 1, 10**7, optional=True),
+    *group("Further assumptions",
+           choice("decode_bound", "Limit of a decode step", ("roofline", "memory")),
+           switch("stragglers", "Decode lasts until the longest completion ends", ROUND.stragglers),
+           switch("recompute", "Activations recomputed: one more forward", ROUND.recompute),
+           switch("policy_logprobs", "Pass of the policy over finished samples", ROUND.policy_logprobs),
+           count("teachers", "Passes of teachers", ROUND.teachers, "", 0, 16),
+           choice("first_token", "First token comes from", ("decode", "prefill")),
+           choice("prefill_head", "Head in a prefill", ("all", "last")),
+           choice("pass_head", "Head in passes over samples", ("all", "labels")),
+           count("epochs", "Training passes over the samples", ROUND.epochs, "", 1, 64),
+           count("rollout_uses", "Steps that share one set of rollouts", ROUND.rollout_uses, "steps", 1, 64),
+           num("optimizer_bytes", "Optimizer traffic", ROUND.optimizer_bytes, "B/parameter", 0, 100),
+           num("trainable_share", "Share of the parameters trained", ROUND.trainable_share, "", 1e-6, 1),
+           num("held_state_bytes", "Training state kept during rollout", ROUND.held_state_bytes, "B/parameter", 0, 100),
+           count("copies", "Copies of the weights held", ROUND.copies, "", 1, 8),
+           num("overhead", "Memory over that of the weights", ROUND.overhead, "", 1, 4),
+           num("other_seconds", "Rewards, weight transfer: time alone", ROUND.other_seconds, "s", 0, 10**5)))
 
 
 def _step_of(model, accelerator, bytes_per_parameter, bytes_per_value, expert_parallel, **given):
@@ -167,8 +162,12 @@ def _printed_assumptions(model):
 
 @calculator(
     "rl-step", "One step of reinforcement learning", "How long does a step take, what is it spent on, and which assumption decides?",
+    num("completion", "Completion, mean", ROUND.completion, "tokens", 2, 2**20, doublings(128, 2**17)),
+    choice("model", "Model", [ROUND_MODEL, *models.models()]),
+    choice("accelerator", "Accelerator", [ROUND_CARD, *CARDS]),
+    count("gpus", "GPUs", ROUND.gpus, "", 1, 10**5, doublings(1, 1024)),
+    *ASSUMPTIONS,
     *group("Workload",
-           num("completion", "Completion, mean", ROUND.completion, "tokens", 2, 2**20, doublings(128, 2**17)),
            count("prompts", "Prompts a step", ROUND.prompts, "", 1, 10**5, doublings(1, 1024)),
            count("group", "Completions a prompt", ROUND.group, "", 1, 1024, doublings(1, 64)),
            count("prompt_tokens", "Prompt", ROUND.prompt_tokens, "tokens", 0, 2**20),
@@ -176,26 +175,24 @@ def _printed_assumptions(model):
            num("longest", "Longest completion, where they spread", 32768, "tokens", 2, 2**21),
            num("kept_samples", "Completions used in training (empty: all)", None, "samples", 1, 10**8, optional=True),
            switch("shared_prompts", "One prefill for a group's prompt", ROUND.shared_prompts)),
-    *group("Model and machine",
-           choice("model", "Model", [ROUND_MODEL, *models.models()]),
-           choice("accelerator", "Accelerator", [ROUND_CARD, *CARDS]),
-           count("gpus", "GPUs", ROUND.gpus, "", 1, 10**5, doublings(1, 1024)),
+    *group("Machine",
            count("gpus_per_copy", "GPUs that share one copy of the weights", ROUND.gpus_per_copy, "", 1, 1024),
            switch("expert_parallel", "They split the experts only", False),
            num("rollout_gpus", "GPUs for the rollout alone (empty: takes turns)", None, "", 1, 10**5, optional=True),
            switch("overlap", "Rollout and training at the same time", ROUND.overlap),
            num("bytes_per_parameter", "Bytes of a weight", 2, "B", 0.25, 8),
-           num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 8)),
-    *group("Efficiencies",
+           num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 8),
            num("mbu", "Share of the bandwidth reached (MBU)", ROUND.mbu, "", 0.001, 1, PERCENT),
            num("mfu", "Share of the compute peak reached (MFU)", ROUND.mfu, "", 0.001, 1, PERCENT),
            num("decode_mfu", "The same for the arithmetic of decode", ROUND.decode_mfu, "", 0.001, 1)),
-    *ASSUMPTIONS,
     presets={"As printed": PRINTED, "Corrected": {}}, exact=False)
 def rl_step(model, completion, spread, longest, **given):
     """One RL step as printed, corrected, and with the reader's own assumptions: times, shares, crossover, memory."""
     own = {i.name: given.pop(i.name) for i in ASSUMPTIONS}
-    lengths = rlstep.lognormal_lengths(completion, spread, longest) if spread else completion
+    lengths = completion
+    if spread:
+        positive(longest - completion, "longest - completion", "tokens")
+        lengths = rlstep.lognormal_lengths(completion, spread, longest, count=32)
     chosen = {name: value for name, value in own.items() if name != "kv_bytes" or value is not None}
     build = lambda assumed: _column(_step_of(model, completion=lengths, **given, **assumed))
     columns = {"yours": build(chosen)}
@@ -250,18 +247,16 @@ def _step_bars(columns):
 # ----------------------------------------------------------------------------------------------------------- 2 roofline of a server
 @calculator(
     "roofline", "Roofline of one server", "What limits prefill and decode, how fast can they be at best, and how many sequences fit?",
-    *group("Model and machine",
-           choice("model", "Model", ATTENTION),
-           choice("accelerator", "Accelerator", CARDS),
-           count("cards", "Accelerators that act as one", 1, "", 1, 64, doublings(1, 64)),
-           choice("precision", "Precision of the arithmetic", ("bf16", "fp8")),
+    choice("model", "Model", ATTENTION),
+    choice("accelerator", "Accelerator", CARDS),
+    count("new", "Prompt: new tokens", 8192, "tokens", 1, 2**20, doublings(16, 2**17)),
+    count("output", "Returned tokens", 256, "tokens", 2, 2**17, doublings(2, 2**15)),
+    count("batch", "Sequences in a decode step", 32, "sequences", 1, 10**5, doublings(1, 1024)),
+    *group("Machine", count("cards", "Accelerators that act as one", 1, "", 1, 64, doublings(1, 64)), choice("precision", "Precision of the arithmetic", ("bf16", "fp8")), *shared()),
+    *group("Bytes and cache",
            num("bytes_per_parameter", "Bytes of a weight", 2, "B", 0.25, 4),
-           num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 4), *shared()),
-    *group("Requests",
-           count("new", "Prompt: new tokens", 8192, "tokens", 1, 2**20, doublings(16, 2**17)),
-           count("output", "Returned tokens", 256, "tokens", 2, 2**17, doublings(2, 2**15)),
-           count("past", "Tokens cached before", 0, "tokens", 0, 2**20),
-           count("batch", "Sequences in a decode step", 32, "sequences", 1, 10**5, doublings(1, 1024))), exact=False)
+           num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 4),
+           count("past", "Tokens cached before", 0, "tokens", 0, 2**20)), exact=False)
 def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_value, mfu, mbu, new, output, past, batch):
     """Ridge, operating points, time to first token, interval between tokens, and sequences that fit."""
     m, card, request = models.model(model), hardware.accelerator(accelerator), requests.Request(new, output, past)
@@ -269,7 +264,7 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     width = dict(bytes_per_parameter=bytes_per_parameter, bytes_per_value=bytes_per_value)
     work = {"prefill": (flops.forward(m, new, past, head="last").total, memory.prefill_bytes(m, new, past, **width))}
     for rows in dict.fromkeys((1, batch)):
-        work[f"decode, {number(rows)}"] = flops.decode_step(m, context, rows).total, memory.decode_traffic(m, context, rows, **width).total
+        work[f"decode of {number(rows)}"] = flops.decode_step(m, context, rows).total, memory.decode_traffic(m, context, rows, **width).total
     points = {name: {"flops": f, "bytes": b, "intensity": roofline.intensity(f, b), "seconds": roofline.roofline_seconds(f, b, peak, bandwidth, mfu, mbu),
                      "regime": roofline.regime(f, b, peak, bandwidth, mfu, mbu)} for name, (f, b) in work.items()}
     last = points[list(points)[-1]]
@@ -281,10 +276,10 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     kind = "at best" if mfu == mbu == 1 else "in this model"
     text = (f"First token after {quantity(values['ttft_seconds'], 's', 3)} {kind}, then one every {quantity(last['seconds'], 's', 3)} with "
             f"{number(batch)} sequences: {number(values['tokens_per_second'], 4)} tokens/s. {number(fit)} sequences fit.")
-    rows = [[name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B", quantity(p["seconds"], "s", 3), p["regime"]]
+    rows = [[name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B", quantity(p["seconds"], "s", 3)]
             for name, p in points.items()]
     return result(text, values, _server_verdicts(values, points, batch, fit, weights, cards * card.memory_bytes),
-                  [(["work", "FLOPs>", "bytes>", "intensity>", "time>", "limit"], rows)],
+                  [(["work", "FLOPs>", "bytes>", "intensity>", "time>"], rows)],
                   [_roofline_plot(points, peak, bandwidth, mfu, mbu, values["ridge"])])
 
 
@@ -299,7 +294,7 @@ def _server_verdicts(values, points, batch, fit, weights, room):
 
 
 def _roofline_plot(points, peak, bandwidth, mfu, mbu, ridge):
-    low, high = min(0.5, *(p["intensity"] for p in points.values())), max(4 * ridge, *(p["intensity"] for p in points.values()))
+    low, high = min(0.5, *(p["intensity"] for p in points.values())), max(4 * ridge, *(2 * p["intensity"] for p in points.values()))
     roof = lambda a, b: [(i, roofline.attainable(i, a, b) / TERA) for i in (low, a / b, high)]
     series = [Line("roof", roof(peak, bandwidth))]
     series += [Line("reached", roof(mfu * peak, mbu * bandwidth))] if min(mfu, mbu) < 1 else []
@@ -311,18 +306,15 @@ def _roofline_plot(points, peak, bandwidth, mfu, mbu, ridge):
 
 
 # ------------------------------------------------------------------------------------------------------------------ 3 fluid backlog
-def load_inputs(seconds, rate, first, second):
-    """Inputs of a load in two windows with two types of requests."""
-    return group(
-        "Load in two windows",
-        num("seconds", "Length of each window", seconds, "s", 1, 3600, (10, 20, 30, 60, 120, 300)),
-        num("rate", "Requests a second", rate, "requests/s", 0.01, 1000, (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)),
-        count("first_share", "Long inputs among them, first window", first, "%", 0, 100, range(0, 101, 5)),
-        count("second_share", "Long inputs among them, second window", second, "%", 0, 100, range(0, 101, 5)),
-        count("long_prompt", "Long input: prompt", replay.LONG_INPUT.new, "tokens", 1, 2**20),
-        count("short_output", "Long input: output", replay.LONG_INPUT.output, "tokens", 2, 2**17),
-        count("short_prompt", "Long output: prompt", replay.LONG_OUTPUT.new, "tokens", 1, 2**20),
-        count("long_output", "Long output: output", replay.LONG_OUTPUT.output, "tokens", 2, 2**17))
+LOAD = (num("rate", "Requests a second", 4, "requests/s", 0.01, 1000, (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)),
+        count("first_share", "Long inputs among them, first window", 90, "%", 0, 100, range(0, 101, 5)),
+        count("second_share", "Long inputs among them, second window", 10, "%", 0, 100, range(0, 101, 5)))
+REQUESTS = group("Windows and requests",
+                 num("seconds", "Length of each window", 60, "s", 1, 3600, (10, 20, 30, 60, 120, 300)),
+                 count("long_prompt", "Long input: prompt", replay.LONG_INPUT.new, "tokens", 1, 2**20),
+                 count("short_output", "Long input: output", replay.LONG_INPUT.output, "tokens", 2, 2**17),
+                 count("short_prompt", "Long output: prompt", replay.LONG_OUTPUT.new, "tokens", 1, 2**20),
+                 count("long_output", "Long output: output", replay.LONG_OUTPUT.output, "tokens", 2, 2**17))
 
 
 def _windows(seconds, rate, shares, long_prompt, short_output, short_prompt, long_output):
@@ -345,13 +337,13 @@ SHIFTING = {"Shifting load": {}, "The same load, evenly mixed": dict(first_share
 
 @calculator(
     "backlog", "Backlog of a shifting load", "Enough capacity on average: does a backlog build up all the same, and when is it gone?",
-    *load_inputs(60, 4, 90, 10),
+    *LOAD, count("cards", "Accelerators, each with a copy", 2, "", 1, 1024, range(1, 17)),
+    *REQUESTS,
     *group("Servers",
            choice("model", "Model", ATTENTION),
            choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
-           count("cards", "Accelerators, each with a copy", 2, "", 1, 1024, range(1, 17)),
            count("batch", "Sequences in a decode step", 64, "sequences", 1, 4096, doublings(1, 1024)), *shared(),
-           choice("context", "Context behind the rate", ("one mean for all", "each window's own"))), presets=SHIFTING)
+           choice("context", "Context behind the rate", ("one mean for all", "each window's own"))), presets=SHIFTING, exact=False)
 def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, first_share, second_share, **lengths):
     """Fluid backlog of decode work over two windows, against the same requests evenly mixed."""
     m, card = models.model(model), hardware.accelerator(accelerator)
@@ -368,7 +360,7 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
               "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds), "path": [list(p) for p in path],
               "fit": memory.sequences_that_fit(card.memory_bytes, memory.weight_bytes(m), memory.kv_bytes(m, round(arrivals.mean_step_context(mixed))))}
     text = (f"The backlog grows to {number(round(values['peak_steps']))} steps and is gone {clock(values['empty_seconds'])} after the start; "
-            f"evenly mixed, the same requests leave at most {number(round(values['mixed_peak_steps']))}."
+            f"evenly mixed, the same requests leave {number(round(values['mixed_peak_steps'])) if values['mixed_peak_steps'] else 'none'}."
             if values["peak_steps"] else f"No backlog: {number(round(min(rates)))} steps/s are always enough.")
     rows = [[name, number(round(arrivals.input_rate(w))), number(round(arrivals.step_rate(w))), number(round(r))]
             for name, w, r in (("first window", windows[0], rates[0]), ("second window", windows[1], rates[1]), ("evenly mixed", mixed, at(mixed)))]
@@ -400,15 +392,15 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
 
 @calculator(
     "serving", "Serving simulator", "What do users wait for, and what does the memory pool do, when requests are batched continuously?",
-    *load_inputs(60, 4, 90, 10),
-    *group("Load in two windows", choice("rhythm", "Arrivals", ("even", "random")),
-           num("cv", "Random gaps: deviation over mean (1: Poisson)", 1, "", 0.1, 10), count("seed", "Random draw number", 1, "", 0, 10**6)),
+    *LOAD, count("seats", "Most running requests", SETTINGS["seats"], "requests", 1, 4096, doublings(1, 1024)),
+    *REQUESTS,
+    *group("Rhythm", choice("rhythm", "Arrivals", ("even", "random")), num("cv", "Random gaps: deviation over mean (1: Poisson)", 1, "", 0.1, 10),
+           count("seed", "Random draw number", 1, "", 0, 10**6)),
     *group("Engine",
            choice("model", "Model", DENSE),
            choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
            count("blocks", "KV blocks", SETTINGS["blocks"], "", 1, 10**7), count("block_size", "Tokens of a block", SETTINGS["block_size"], "tokens", 1, 1024),
            count("token_budget", "Most tokens of a step", SETTINGS["token_budget"], "tokens/step", 1, 2**20, doublings(256, 2**15)),
-           count("seats", "Most running requests", SETTINGS["seats"], "requests", 1, 4096, doublings(1, 1024)),
            count("max_length", "Most tokens of a request", SETTINGS["max_length"], "tokens", 2, 2**21),
            switch("whole_sequence", "Admit only what fits whole", True)),
     *group("Time of a step", *shared(FACTORS["mfu"], FACTORS["mbu"]), choice("form", "Operators", ("sum", "max"))),
@@ -416,7 +408,7 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
 def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model, accelerator, mfu, mbu, form, **given):
     """Continuous batching of a load on one replica: times to first and last token, preemptions, the pool over time."""
     windows = _windows(seconds, rate, (first_share, second_share), **{name: given.pop(name) for name in SHAPES})
-    whole(2000 - round(2 * seconds * rate), "2000 - requests (2 x seconds x rate)")
+    between(round(2 * rate * seconds), 1, 2000, "2 x rate x seconds", "requests")
     load = tuple(_random_load(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
     engine = serving.Engine(**given)
     run = serving.serve(load, engine, steptime.step_time(models.model(model), hardware.accelerator(accelerator), mfu, mbu, form))
@@ -496,20 +488,26 @@ def _stages(text):
         if len(words) < 2 or possible(lambda: float(words[1])) is None:
             raise ValueError(f"stages line {place} must be a name, its seconds, then what it waits for, got {line!r}")
         stages.append(taskgraph.Stage(words[0], possible(lambda: int(words[1])) or float(words[1]), words[2:]))
-    whole(60 - len(stages), "60 - lines of stages")
-    return tuple(stages)
+    between(len(stages), 1, 60, "stages", "lines")
+    try:
+        return taskgraph.ordered(stages)
+    except ValueError as error:
+        raise ValueError(f"stages: {error}") from None
 
 
 @calculator(
     "task", "Critical path of a task", "Which stages decide when a task ends, what does a faster one save, and what does waiting hold in memory?",
-    *group("Task", Input("stages", "Stages, one a line: name, seconds, what it waits for", "text", TASK)),
-    *group("A faster stage", Input("stage", "Stage", "text", "compile"),
-           num("factor", "Times as fast", 2, "", 0.01, 10**6, (1, 1.5, 2, 3, 5, 10, 100)), count("executors", "Stages that may run at once", 2, "", 1, 1000)),
+    Input("stages", "Stages, one a line: name, seconds, what it waits for", "text", TASK),
+    Input("stage", "A stage to make faster", "text", "compile"),
+    num("factor", "Times as fast", 2, "", 0.01, 10**6, (1, 1.5, 2, 3, 5, 10, 100)),
+    count("executors", "Stages that may run at once", 2, "", 1, 1000, range(1, 9)),
     *group("State kept meanwhile", Input("waiting", "Stages that hold it", "text", "search compile"), count("tokens", "Context kept", 8192, "tokens", 0, 2**22, doublings(256, 2**20)),
            choice("model", "Model", ATTENTION)))
 def task(stages, stage, factor, executors, waiting, tokens, model):
     """Critical path, slack, bounds on few executors, Amdahl's law against the graph, and memory held over time."""
     graph = _stages(stages)
+    names = tuple(s.name for s in graph)
+    one_of(stage, "stage", names), [one_of(name, "waiting", names) for name in waiting.split()]
     span, work, slack = taskgraph.span(graph), taskgraph.work(graph), taskgraph.slack(graph)
     path, after = taskgraph.critical_path(graph), taskgraph.faster(graph, factor, stage)
     own = next(s.seconds for s in graph if s.name == stage)
@@ -547,13 +545,12 @@ def _gantt(graph, windows, path, span):
 # ------------------------------------------------------------------------------------------------------------- 6 cost per success
 @calculator(
     "success", "Cost of one success, and handing on", "Does a dearer attempt pay, when does trying again stop paying, and how many requests may be handed on?",
-    *group("Two methods",
-           num("old_cost", "Cost of an attempt, old method", 1.0, "any unit", 1e-9, 1e9),
-           num("old_success", "Its success rate", 0.5, "", 0.001, 1, PERCENT),
-           num("new_cost", "Cost of an attempt, new method", 2.0, "any unit", 1e-9, 1e9),
-           num("new_success", "Its success rate", 0.8, "", 0.001, 1, PERCENT),
-           num("correlation", "Correlation between attempts at one task", 0.0, "", 0, 1, [0, *PERCENT]),
-           count("limit", "Most attempts at one task", 4, "attempts", 1, 64, range(1, 17))),
+    num("old_cost", "Cost of an attempt, old method", 1.0, "any unit", 1e-9, 1e9),
+    num("old_success", "Its success rate", 0.5, "", 0.001, 1, PERCENT),
+    num("new_cost", "Cost of an attempt, new method", 2.0, "any unit", 1e-9, 1e9),
+    num("new_success", "Its success rate", 0.8, "", 0.001, 1, PERCENT),
+    num("correlation", "Correlation between attempts at one task", 0.0, "", 0, 1, [0, *PERCENT]),
+    count("limit", "Most attempts at one task", 4, "attempts", 1, 64, range(1, 17)),
     *group("Handing on",
            num("decision_cost", "Cost of a request, small model", published("decision cost"), "$", 1e-12, 1e6),
            num("llm_cost", "Cost of a request, large model", published("llm cost"), "$", 1e-12, 1e6),
@@ -607,10 +604,10 @@ RECORDED = {"first recorded turn": "first", "second recorded turn": "second"}
 
 @calculator(
     "audio", "Audio buffer", "How long must a player wait before the first sound, so that it never has to stop?",
-    *group("Chunks", choice("source", "Arrivals", ("list", "computed", *RECORDED)),
-           Input("arrivals_list", "List of arrivals (ms)", "text", "38 58 123 98"),
-           num("chunk", "Sound in a chunk", 20, "ms", 1, 10000, (5, 10, 20, 40, 80, 100, 160, 200)),
-           num("buffer", "Wait before the first sound", 40, "ms", 0, 10**5, range(0, 201, 5))),
+    num("buffer", "Wait before the first sound", 40, "ms", 0, 10**5, range(0, 201, 5)),
+    num("chunk", "Sound in a chunk (recorded turns have their own)", 20, "ms", 1, 10000, (5, 10, 20, 40, 80, 100, 160, 200)),
+    choice("source", "Arrivals", ("list", "computed", *RECORDED)),
+    Input("arrivals_list", "List of arrivals (ms)", "text", "38 58 123 98"),
     *group("Computed arrivals", count("chunks", "Chunks", 40, "", 1, 1000), num("process", "Processing of a chunk", 12, "ms", 0, 10**4, range(0, 41)), num("send", "Sending", 1, "ms", 0, 10**4),
            num("network", "Network, least", 5, "ms", 0, 10**5), num("jitter", "Network, more at random up to", 30, "ms", 0, 10**5, range(0, 101, 5)), count("seed", "Random draw number", 1, "", 0, 10**6)),
     presets={"Four chunks, one late": {}, "Slow supply": dict(source="computed", process=25, jitter=0), "Random network": dict(source="computed"),
@@ -631,10 +628,9 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
     stalls = [p.stall for p in plays if p.stall > 0]
     values = {name: float(v) for name, v in {"first_sound": plays[0].start, "end": plays[-1].end, "stalled": sum(stalls), "smallest_buffer": least,
                                              "sound": sum(p.end - p.start for p in plays)}.items()} | {"stalls": len(stalls), "chunks": len(plays)}
-    if len(came) > 1:
-        span = max(came) - came[0]
-        values["supply"] = float(sum(p.end - p.start for p in plays[:-1]) / span) if span > 0 else None
-    text = (f"First sound at {quantity(values['first_sound'], 'ms')}; {number(len(stalls))} stalls of {quantity(values['stalled'], 'ms')} together. "
+    if len(came) >= 10 and came[-1] > came[0]:
+        values["supply"] = float(sum(p.end - p.start for p in plays[:-1]) / (came[-1] - came[0]))
+    text = (f"First sound at {quantity(values['first_sound'], 'ms')}; {number(len(stalls))} stall{'s' * (len(stalls) != 1)}, {quantity(values['stalled'], 'ms')} in all. "
             f"A buffer of {quantity(values['smallest_buffer'], 'ms')} would have none.")
     rows = [[i, *(quantity(float(v), "ms") for v in (a, p.due, p.start, p.stall))] for i, (a, p) in enumerate(zip(came, plays), 1)]
     shown = [r for r, p in zip(rows, plays) if p.stall > 0] if len(rows) > 12 else rows
@@ -688,13 +684,15 @@ def _training_graph(model, tokens, trained, rank):
 
 @calculator(
     "training", "Memory and FLOPs of training", "What must be kept, what is computed, and how long does an update take?",
-    *group("Model and machine", choice("model", "Model", ATTENTION), choice("accelerator", "Accelerator", CARDS), count("gpus", "GPUs that share the state evenly", 8, "", 1, 10**5, doublings(1, 1024)),
-           *shared(0.4, 0.7)),
-    *group("Update", count("tokens", "Tokens of a sequence", 8192, "tokens", 1, 2**20, doublings(128, 2**17)), count("sequences", "Sequences on a GPU at once", 1, "", 1, 4096, doublings(1, 64)),
-           count("micro_batches", "Such batches before an update", 8, "", 1, 4096, doublings(1, 128))),
-    *group("What is trained and kept", choice("trained", "Trained", tuple(TRAINED)), count("rank", "Rank of the adapters", 16, "", 1, 4096, doublings(1, 256)),
-           choice("recipe", "Bytes a trained parameter", tuple(memory.RECIPES)), num("frozen_bytes", "Bytes of a frozen weight", 2, "B", 0.25, 4),
-           choice("recompute", "Recomputed in the backward pass", ("nothing", "layers", "stop early"))))
+    choice("model", "Model", ATTENTION),
+    count("gpus", "GPUs that share the state evenly", 8, "", 1, 10**5, doublings(1, 1024)),
+    count("tokens", "Tokens of a sequence", 8192, "tokens", 1, 2**20, doublings(128, 2**17)),
+    choice("trained", "Trained", tuple(TRAINED)),
+    choice("recipe", "Bytes a trained parameter", tuple(memory.RECIPES)),
+    choice("recompute", "Recomputed in the backward pass", ("nothing", "layers", "stop early")),
+    *group("Update", count("sequences", "Sequences on a GPU at once", 1, "", 1, 4096, doublings(1, 64)), count("micro_batches", "Such batches before an update", 8, "", 1, 4096, doublings(1, 128))),
+    *group("Adapters", count("rank", "Rank of the adapters", 16, "", 1, 4096, doublings(1, 256)), num("frozen_bytes", "Bytes of a frozen weight", 2, "B", 0.25, 4)),
+    *group("Machine", choice("accelerator", "Accelerator", CARDS), *shared(0.4, 0.7)))
 def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, trained, rank, recipe, frozen_bytes, recompute):
     """State, activations and FLOPs of one update; its time on so many accelerators."""
     m, card, graph = models.model(model), hardware.accelerator(accelerator), _training_graph(model, tokens, trained, rank)
@@ -741,13 +739,16 @@ def _memory_bars(state, kept, gpus, card):
 # ----------------------------------------------------------------------------------------------------------------------- 9 RL cycle
 @calculator(
     "rl-cycle", "RL cycle and the samples it keeps", "If only a part of the samples is kept, how long is a round, and what should be added: machines, or staleness?",
-    *group("Samples", count("kept", "Samples kept for an update", 1024, "samples", 1, 10**6, doublings(16, 2**14)), num("retained", "Share of the generated samples that is kept", 0.5, "", 0.001, 1, PERCENT),
-           num("confidence", "Certainty wanted of having enough", 0.95, "", 0.01, 0.999999), num("completion", "Completion", 4096, "tokens", 2, 2**20, doublings(128, 2**17))),
-    *group("Machines", choice("model", "Model", list(models.models())), choice("accelerator", "Accelerator", CARDS), count("rollout_gpus", "GPUs that generate", 8, "", 1, 10**5, doublings(1, 1024)),
+    num("retained", "Share of the generated samples that is kept", 0.5, "", 0.001, 1, PERCENT),
+    count("kept", "Samples kept for an update", 512, "samples", 1, 2**13, doublings(16, 2**13)),
+    count("rollout_gpus", "GPUs that generate", 8, "", 1, 10**5, doublings(1, 1024)),
+    count("staleness", "Updates that samples may lag behind", 0, "updates", 0, 64, range(0, 9)),
+    *group("Samples", num("completion", "Completion", 4096, "tokens", 2, 2**20, doublings(128, 2**17)), num("confidence", "Certainty wanted of having enough", 0.95, "", 0.01, 0.999999)),
+    *group("Machines", choice("model", "Model", list(models.models())), choice("accelerator", "Accelerator", CARDS),
            count("gpus", "GPUs that learn", 8, "", 1, 10**5, doublings(1, 1024)), count("gpus_per_copy", "GPUs that share one generating copy", 1, "", 1, 1024),
            num("mbu", "Share of the bandwidth reached (MBU)", ROUND.mbu, "", 0.001, 1, PERCENT), num("mfu", "Share of the compute peak reached (MFU)", ROUND.mfu, "", 0.001, 1, PERCENT)),
-    *group("Cycle", num("reward_seconds", "Checking of the responses", 10, "s", 0, 10**5), choice("scheme", "New weights go out by", ("tree", "independent", "ring")),
-           num("link", "Link of a node", 50e9, "B/s", 1e6, 1e13), count("staleness", "Updates that samples may lag behind", 0, "updates", 0, 64, range(0, 9))), exact=False)
+    *group("Checking and transfer", num("reward_seconds", "Checking of the responses", 10, "s", 0, 10**5), choice("scheme", "New weights go out by", ("tree", "independent", "ring")),
+           num("link", "Link of a node", 50e9, "B/s", 1e6, 1e13)), exact=False)
 def cycle(kept, retained, confidence, completion, model, accelerator, rollout_gpus, gpus, gpus_per_copy, mbu, mfu, reward_seconds, scheme, link, staleness):
     """Rounds of generation, checking, learning and weight transfer, against the share of samples that is kept."""
     replicas = max(1, rollout_gpus // gpus_per_copy)
@@ -775,7 +776,7 @@ def _cycle_verdicts(v, kept, confidence, staleness, slowest):
     yield None, f"{number(v['generated_for'])} generated samples leave {number(kept)} with {quantity(confidence, '%')} certainty; the number needed spreads by {number(v['spread'], 3)}."
     enough = v["staleness_needed"]
     yield staleness >= enough, (f"The loop takes {clock(v['loop_seconds'])}. " + (
-        f"With {number(enough)} updates of staleness {slowest} never waits." if staleness < enough else f"{slowest.capitalize()} never waits; more staleness shortens nothing."))
+        f"With a staleness of {number(enough)} {slowest} never waits." if staleness < enough else f"{slowest.capitalize()} never waits; more staleness shortens nothing."))
 
 
 def _cycle_plot(v, retained, staleness):
@@ -792,11 +793,11 @@ LAWS = list(scaling.published_laws())
 
 @calculator(
     "scaling", "Scaling law: split of a budget, and break-even", "How large and how long should a model be trained, and when does a smaller one trained longer pay?",
-    *group("Training", choice("law", "Law", LAWS, "chinchilla-refit"),
-           num("budget", "Training budget", 5.76e23, "FLOP", 1e15, 1e30, [m * 10.0**k for k in range(18, 28) for m in (1, 2, 5)]),
-           num("parameters", "A smaller model of your choice", 20e9, "parameters", 1e5, 1e14, [m * 10.0**k for k in range(7, 13) for m in (1, 2, 5)])),
-    *group("Serving", count("prompt", "Prompt of a call", 512, "tokens", 1, 2**20), count("output", "Output of a call", 128, "tokens", 1, 2**20),
-           num("calls", "Calls over the life", 1e11, "calls", 1, 1e18, [m * 10.0**k for k in range(6, 16) for m in (1, 2, 5)])),
+    choice("law", "Law", LAWS, "chinchilla-refit"),
+    num("budget", "Training budget", 5.76e23, "FLOP", 1e15, 1e30, [m * 10.0**k for k in range(18, 28) for m in (1, 2, 5)]),
+    num("parameters", "A smaller model of your choice", 20e9, "parameters", 1e5, 1e14, [m * 10.0**k for k in range(7, 13) for m in (1, 2, 5)]),
+    num("calls", "Calls over the life", 1e11, "calls", 1, 1e18, [m * 10.0**k for k in range(6, 16) for m in (1, 2, 5)]),
+    *group("Calls", count("prompt", "Prompt of a call", 512, "tokens", 1, 2**20), count("output", "Output of a call", 128, "tokens", 1, 2**20)),
     *group("Device", choice("accelerator", "Accelerator", CARDS), num("mfu", "Share of the compute peak reached (MFU)", 0.4, "", 0.001, 1, PERCENT)),
     presets={"Chinchilla's budget": {}, "A thousandth of it": dict(budget=5.76e20, parameters=1e9, calls=1e9)}, exact=False)
 def allocation(law, budget, parameters, prompt, output, calls, accelerator, mfu):
@@ -835,7 +836,7 @@ def _scaling_verdicts(v, parameters, calls):
     else:
         crossing = v["crossing_calls"]
         pays = calls >= crossing
-        yield pays, f"Trained on {_big(v['tokens_for_loss'])} tokens it reaches the optimum's loss, and has repaid the longer training after {_big(crossing)} calls: {'before' if pays else 'not within'} its {_big(calls)}."
+        yield pays, f"Trained on {_big(v['tokens_for_loss'])} tokens it reaches the optimum's loss, and has repaid the longer training after {_big(crossing)} calls; {_big(calls)} are planned."
     yield None, f"Optimal parameters grow as the {number(v['exponents'][0], 3)}th power of the budget, tokens as the {number(v['exponents'][1], 3)}th. A law holds for its own data, tokenizer and range."
 
 

@@ -16,7 +16,8 @@ class Input:
     """One input of a calculator.
 
     Parameters: name, of the argument; label; kind, "number", "whole" (a number), "choice", "switch" or "text"; default; unit; low and high,
-    both allowed; choices; optional: a number may be left empty (None); stops: values of a slider, in order; group: heading above it.
+    both allowed; choices; optional: a number may be left empty (None); stops: values of a slider, in order; group: heading above it, "" for the
+    inputs that come first.
     """
 
     name: str
@@ -38,13 +39,25 @@ class Input:
         if self.kind == "switch":
             return one_of({"true": True, "false": False}.get(str(value).lower()), self.name, (False, True))
         if self.kind == "text":
-            whole(2000 - len(str(value)), f"2000 - characters of {self.name}")
+            between(len(str(value)), 0, 2000, self.name, "characters")
             return str(value)
         if self.optional and value in ("", None):
             return None
         value = finite(_number(value), self.name, self.unit)
         value = int(whole(value, self.name, self.unit, self.low)) if self.kind == "whole" else value
         return between(value, self.low, self.high, self.name, self.unit)
+
+
+def text_of(value):
+    """A value as text that `Input.read` and Python read back: nothing for None, short floats.
+
+    >>> text_of(2e10), text_of(1.0), text_of(True), text_of(None)
+    ('2e+10', '1', 'true', '')
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "true", False: "false"}[value]
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
 def _number(value):
@@ -88,7 +101,7 @@ class Calculator:
 
     def code(self, given):
         """A Python program that gives the same result, as text."""
-        lines = [f"    {i.name}={value!r},{f'  # {i.unit}' if i.unit else ''}" for i, value in zip(self.inputs, self.read(given).values())]
+        lines = [f"    {i.name}={text_of(value) if type(value) is float else repr(value)},{f'  # {i.unit}' if i.unit else ''}" for i, value in zip(self.inputs, self.read(given).values())]
         call = "\n".join([f"result = calculators.{self.function.__name__}(", *lines, ")"])
         return f"from workloads import calculators\n\n{call}\nprint(result[\"text\"])\n"
 
@@ -126,4 +139,4 @@ def _table(head, rows):
     line = lambda tag, cells: "<tr>" + "".join(f"<{tag}{side}>{escape(c)}</{tag}>" for side, c in zip(sides, cells)) + "</tr>"
     body = "".join(line("td", row).replace("<td", '<th scope="row"', 1).replace("</td>", "</th>", 1) for row in rows)
     top = line("th", [h.removesuffix(">") for h in head]).replace("<th", '<th scope="col"')
-    return f'<div class="wl-scroll"><table class="table"><thead>{top}</thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="wl-scroll" tabindex="0"><table class="table"><thead>{top}</thead><tbody>{body}</tbody></table></div>'

@@ -12,20 +12,20 @@ from .units import number
 
 COLOURS = BLUE, ORANGE, GREEN, PINK, GOLD, GREY = "#0b6fb8", "#c8590a", "#0a8f6b", "#b5578f", "#a07800", "#6b7785"
 WIDTH = 460                         # of the drawing; a page scales it
-_CHARACTER = 7.3                    # mean width of one at the size of the text
+_CHARACTER = 8.0                    # mean width of one at the size of the text
 _DASHES = ("", "7 4", "2 3", "10 3 2 3", "4 2", "1 4")
-_HATCHES = ("", "M0 6L6 0", "M0 0L6 6", "M3 0V6", "M0 3H6", "M0 3H6M3 0V6")
+_HATCHES = ("", "M0 8L8 0", "M0 0L8 8", "M4 0V8", "M0 4H8", "M0 4H8M4 0V8")
 
 
-def tag(name, inside=None, **attributes):
-    """One SVG element as text; underscores in attribute names become hyphens, numbers are rounded to a tenth.
+def tag(name, *children, text=None, **attributes):
+    """One SVG element as text: with a text, or with children that are elements; numbers are rounded to a tenth, "_" in a name becomes "-".
 
-    >>> tag("text", "a < b", x=1.26, text_anchor="end")
+    >>> tag("text", text="a < b", x=1.26, text_anchor="end")
     '<text x="1.3" text-anchor="end">a &lt; b</text>'
     """
     rounded = {k.rstrip("_").replace("_", "-"): f"{v:.1f}".removesuffix(".0") if isinstance(v, float) else v for k, v in attributes.items()}
     opened = f"<{name}" + "".join(f' {k}="{escape(str(v))}"' for k, v in rounded.items())
-    return f"{opened}/>" if inside is None else f"{opened}>{inside if inside.startswith('<') else escape(inside)}</{name}>"
+    return f"{opened}>{''.join(children) if text is None else escape(text)}</{name}>" if children or text is not None else f"{opened}/>"
 
 
 class Axis(NamedTuple):
@@ -64,6 +64,10 @@ def ticks(low, high, log=False):
     return [v for k in range(first - 1, last + 1) for m in (1, 2, 5) if low <= (v := m * 10.0**k) <= high]
 
 
+def _tick(value):
+    return f"{value:,.6g}".replace("-", "−") if 1e-4 <= abs(value) < 1e6 or value == 0 else number(value, 2)
+
+
 class _Scale:
     """Maps the values of an axis to positions between two pixels."""
 
@@ -76,7 +80,7 @@ class _Scale:
         if not low < high:
             low, high = (low / 2, low * 2) if axis.log else (low, low + 1)
         self.low, self.high, self.log, self.start, self.end = low, high, axis.log, start, end
-        self.ticks = [(self(v), number(v, 3)) for v in ticks(low, high, axis.log)]
+        self.ticks = [(self(v), _tick(v)) for v in ticks(low, high, axis.log)]
 
     def __call__(self, value):
         if self.log:
@@ -87,7 +91,7 @@ class _Scale:
 
 
 def _svg(parts, height, alt):
-    return tag("svg", "".join(parts), viewBox=f"0 0 {WIDTH} {math.ceil(height)}", role="img", aria_label=alt)
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {math.ceil(height)}", role="img", aria_label=alt)
 
 
 def _legend(names, swatch, left):
@@ -97,7 +101,7 @@ def _legend(names, swatch, left):
         wide = 26 + _CHARACTER * len(name)
         if x > left and x + wide > WIDTH:
             x, y = float(left), y + 19
-        parts += [swatch(k, x, y), tag("text", name, x=x + 22, y=y + 5)]
+        parts += [swatch(k, x, y), tag("text", text=name, x=x + 22, y=y + 5)]
         x += wide + 12
     return parts, y + 14 if names else 4.0
 
@@ -116,24 +120,24 @@ def lines(series, x, y, alt, name="plot", height=270):
     Values beyond the ends of an axis are cut off. Raises: ValueError for a value that is not finite.
     """
     series = [line._replace(points=[(a, b) for a, b in line.points if (a > 0 or not x.log) and (b > 0 or not y.log)]) for line in series]
-    top = _legend([s.name for s in series if s.name], lambda k, *at: "", 8)[1] + 16
+    top = _legend([s.name for s in series if s.name], lambda k, *at: "", 8)[1] + 22
     down = _Scale(y, [p[1] for s in series for p in s.points], top + height, top)
     left = max(34.0, 12 + _CHARACTER * max(len(text) for _, text in down.ticks))
     across = _Scale(x, [p[0] for s in series for p in s.points], left, WIDTH - 14.0)
-    parts = [tag("text", y.label, x=4, y=top - 9)]
-    parts += [tag("path", d=f"M{left:.1f} {at:.1f}H{WIDTH - 14}", class_="wl-grid") + tag("text", text, x=left - 6, y=at + 5, text_anchor="end")
+    parts = [tag("text", text=y.label, x=4, y=top - 9)]
+    parts += [tag("path", d=f"M{left:.1f} {at:.1f}H{WIDTH - 14}", class_="wl-grid") + tag("text", text=text, x=left - 6, y=at + 5, text_anchor="end")
               for at, text in down.ticks]
     parts += [tag("path", d=f"M{at:.1f} {top:.1f}V{top + height:.1f}", class_="wl-grid")
-              + tag("text", text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=top + height + 18, text_anchor="middle") for at, text in across.ticks]
+              + tag("text", text=text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=top + height + 18, text_anchor="middle") for at, text in across.ticks]
     parts += [tag("path", d=f"M{left:.1f} {top:.1f}V{top + height:.1f}H{WIDTH - 14}", class_="wl-axis"),
-              tag("text", x.label, x=(left + WIDTH - 14) / 2, y=top + height + 38, text_anchor="middle"),
+              tag("text", text=x.label, x=(left + WIDTH - 14) / 2, y=top + height + 38, text_anchor="middle"),
               tag("clipPath", tag("rect", x=left, y=top - 6, width=WIDTH - 14 - left, height=height + 12), id=f"{name}-inside")]
     curves, notes = [], []
     for k, line in enumerate(series):
         places = [(across(a), down(b)) for a, b in line.points]
         curves.append(_curve(k, places, one_of(line.form, "form", ("line", "steps", "points"))))
         notes += [_note(text, *place, left, top) for text, place in zip(line.labels, places) if text]
-    parts += [tag("g", "".join(curves), clip_path=f"url(#{name}-inside)"), *notes]
+    parts += [tag("g", *curves, clip_path=f"url(#{name}-inside)"), *notes]
     parts += _legend([s.name for s in series if s.name], lambda k, a, b: _swatch(series, k, a, b), 8)[0]
     return _svg(parts, top + height + 46, alt)
 
@@ -157,7 +161,7 @@ def _note(text, x, y, left, top):
     """A text beside a point, on the side where there is room."""
     wide = _CHARACTER * len(text)
     right = x + 9 + wide < WIDTH
-    return tag("text", text, x=x + 9 if right else max(x - 9, left + wide), y=max(y - 7, top + 10), text_anchor="start" if right else "end")
+    return tag("text", text=text, x=x + 9 if right else max(x - 9, left + wide), y=max(y - 7, top + 10), text_anchor="start" if right else "end")
 
 
 class Bar(NamedTuple):
@@ -185,7 +189,7 @@ def bars(rows, names, x, alt, name="plot", mark=None):
     Raises: ValueError for a length that is not finite.
     """
     used = sorted({bar.series for _, found in rows for bar in found if bar.length > 0})
-    parts = [tag("pattern", tag("path", d=hatch, class_="wl-hatch"), id=f"{name}-{k}", width=6, height=6, patternUnits="userSpaceOnUse")
+    parts = [tag("pattern", tag("path", d=hatch, class_="wl-hatch"), id=f"{name}-{k}", width=8, height=8, patternUnits="userSpaceOnUse")
              for k, hatch in enumerate(_HATCHES) if hatch and k in [u % 6 for u in used]]
     piece = lambda k, **box: tag("rect", **box, fill=COLOURS[k % 6]) + (tag("rect", **box, fill=f"url(#{name}-{k % 6})") if k % 6 else "")
     legend, top = _legend([names[k] for k in used], lambda i, a, b: piece(used[i], x=a, y=b - 7, width=16.0, height=14.0), 8)
@@ -193,10 +197,10 @@ def bars(rows, names, x, alt, name="plot", mark=None):
     across, row = _Scale(x._replace(low=0), ends, 10.0, WIDTH - 14.0), 44
     bottom = top + row * len(rows) + (18 if mark else 0)
     parts += [tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-grid")
-              + tag("text", text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=bottom + 18, text_anchor="middle") for at, text in across.ticks]
+              + tag("text", text=text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=bottom + 18, text_anchor="middle") for at, text in across.ticks]
     for i, (label, found) in enumerate(rows):
         at = top + row * i
-        parts.append(tag("text", label, x=10, y=at + 15))
+        parts.append(tag("text", text=label, x=14, y=at + 15))
         for bar in found:
             if bar.length > 0:
                 start, end = across(bar.start), across(bar.start + bar.length)
@@ -205,7 +209,7 @@ def bars(rows, names, x, alt, name="plot", mark=None):
         at = across(mark[0])
         wide = _CHARACTER * len(mark[1])
         parts.append(tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-mark")
-                     + tag("text", mark[1], x=min(max(at, 10 + wide / 2), WIDTH - wide / 2), y=bottom - 4, text_anchor="middle"))
+                     + tag("text", text=mark[1], x=min(max(at, 10 + wide / 2), WIDTH - wide / 2), y=bottom - 4, text_anchor="middle"))
     parts += [tag("path", d=f"M10 {top:.1f}V{bottom:.1f}H{WIDTH - 14}", class_="wl-axis"), *legend,
-              tag("text", x.label, x=(WIDTH - 4) / 2, y=bottom + 38, text_anchor="middle")]
+              tag("text", text=x.label, x=(WIDTH - 4) / 2, y=bottom + 38, text_anchor="middle")]
     return _svg(parts, bottom + 46, alt)

@@ -21,6 +21,7 @@ from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from workloads.calculators import CALCULATORS
+from workloads.forms import text_of
 from workloads.units import number
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,6 @@ PYODIDE = SITE / "node_modules/pyodide"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 SHARED = "lite/static/pyodide"      # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
 LIBRARY = Path(importlib.util.find_spec("workloads").origin).parent
-OPEN_GROUPS = 2
 
 
 @cache
@@ -74,11 +74,6 @@ def version():
 
 
 # ------------------------------------------------------------------------------------------------------------------------------ form
-def text_of(value):
-    """A value as it stands in a field."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _hint(i):
     bounds = f"{number(i.low)} to {number(i.high)}" if i.high is not None else f"{number(i.low)} or more"
     return f"{bounds}{', or empty' if i.optional else ''}"
@@ -107,17 +102,16 @@ def _field(i, value, uid):
     box = f'<input type="text" inputmode="decimal" {own} value="{text_of(value)}" title="{_hint(i)}" autocomplete="off">'
     slider = ""
     if i.stops:
-        slider = (f'<input type="range" min="0" max="{len(i.stops) - 1}" value="{_nearest(i.stops, value)}" data-for="{i.name}" data-stops="{json.dumps(list(i.stops))}" '
+        slider = (f'<input type="range" min="0" max="{len(i.stops) - 1}" value="{_nearest(i.stops, value)}" data-for="{i.name}" data-stops="{" ".join(map(text_of, i.stops))}" '
                   f'aria-label="{escape(i.label)}, slider" aria-valuetext="{text_of(value)}">')
     return f'<div class="wl-field">{label}{box}{slider}{error}</div>'
 
 
 def _groups(calculator, values, uid):
-    headings = list(dict.fromkeys(i.group for i in calculator.inputs))
-    for place, heading in enumerate(headings):
+    for heading in dict.fromkeys(i.group for i in calculator.inputs):
         fields = "".join(_field(i, values[i.name], f"{uid}-{i.name}") for i in calculator.inputs if i.group == heading)
-        opened = " open" if place < OPEN_GROUPS else ""
-        yield f'<details class="wl-group"{opened}><summary>{escape(heading)}</summary><div class="wl-fields">{fields}</div></details>'
+        fields = f'<div class="wl-fields">{fields}</div>'
+        yield f'<details class="wl-group"><summary>{escape(heading)}</summary>{fields}</details>' if heading else fields
 
 
 def form(name, given=None):
@@ -129,16 +123,16 @@ def form(name, given=None):
         raise ValueError(answer["error"])
     presets = "".join(f'<button type="button" data-preset="{escape(json.dumps({k: text_of(v) for k, v in preset.items()}))}">{escape(label)}</button>'
                       for label, preset in calculator.presets.items())
-    buttons = presets + '<button type="button" data-reset>Reset</button><button type="button" data-link>Copy link</button>'
+    presets = presets and f'<div class="wl-buttons" hidden>{presets}</div>'
+    actions = "".join(f'<button type="button" data-{what}>{label}</button>' for what, label in (("reset", "Reset"), ("link", "Copy link"), ("copy", "Copy as Python")))
     note = ("The result of the inputs shown. They can be changed where JavaScript runs and the page comes from a server (make serve), not from a file." if live()
             else "The result of the inputs shown. This copy of the book was built without its live parts.")
     return (f'<form class="wl-calculator" id="{uid}" data-name="{name}" data-version="{version()}" aria-label="Calculator: {escape(calculator.title)}">'
             f'<p class="wl-question">{escape(calculator.question)}</p>'
             f'<p class="wl-text" role="status">{escape(answer["text"])}</p><p class="wl-error" id="{uid}-error" hidden></p>'
-            f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend><div class="wl-buttons" hidden>{buttons}</div>{"".join(_groups(calculator, values, uid))}</fieldset>'
-            f'<div class="wl-result">{answer["html"]}</div></div>'
-            f'<details class="wl-code"><summary>As Python</summary><div class="wl-buttons" hidden><button type="button" data-copy>Copy as Python</button></div>'
-            f'<pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
+            f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend>{presets}{"".join(_groups(calculator, values, uid))}</fieldset>'
+            f'<div class="wl-result">{answer["html"]}</div></div><div class="wl-buttons wl-actions" hidden>{actions}</div>'
+            f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
             f'<p class="wl-note">{note}</p></form>')
 
 

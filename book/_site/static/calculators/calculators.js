@@ -22,13 +22,13 @@
   const changed = (form) => fields(form).filter((f) => read(f) != f.dataset.default).map((f) => [f.name, read(f)]);
 
   function slide(slider) {                                    // slider -> text field
-    const text = String(JSON.parse(slider.dataset.stops)[slider.value]);
+    const text = slider.dataset.stops.split(" ")[slider.value];
     slider.setAttribute("aria-valuetext", text);
     slider.form.elements[slider.dataset.for].value = text;
   }
   function follow(form) {                                     // text fields -> sliders
     for (const slider of form.querySelectorAll("[data-stops]")) {
-      const value = Number(form.elements[slider.dataset.for].value), stops = JSON.parse(slider.dataset.stops);
+      const value = Number(form.elements[slider.dataset.for].value), stops = slider.dataset.stops.split(" ").map(Number);
       const at = stops.findIndex((s) => s >= value);
       slider.value = at < 0 ? stops.length - 1 : at > 0 && value - stops[at - 1] < stops[at] - value ? at - 1 : at;
       slider.setAttribute("aria-valuetext", form.elements[slider.dataset.for].value);
@@ -50,7 +50,8 @@
     place.hidden = false;
     if (name) {
       form.elements[name].setAttribute("aria-invalid", "true");
-      form.elements[name].closest("details").open = true;
+      const group = form.elements[name].closest("details");
+      if (group) group.open = true;
     }
   }
 

@@ -1,0 +1,46 @@
+"""Random inputs of the calculators, the same in every run: used by the tests and by the benchmark."""
+import random
+
+from workloads.calculators import CALCULATORS
+from workloads.forms import text_of
+
+TASKS = ("model 3\ntest 6 model\nlint 1.5 model\nfix 2.25 test lint", "a 1\nb 2 a\nc 4 a\nd 3 b c\ncompile 5 d", "compile 10", "plan 2\nsearch 6 plan\ncompile 10 plan")
+TEXTS = {"stages": TASKS, "stage": ("compile", "plan", "test", "d"), "waiting": ("plan", "compile", "test lint", "b c"),
+         "arrivals_list": ("38 58 123 98", "0 20 40 60 80", "1.5, 2.5, 90", "100", "5 300.25 25 45")}
+
+
+def one(draw, i):
+    """A value for an input: the default, a stop of the slider, near the default, or anywhere in its range."""
+    if i.kind in ("choice", "switch", "text"):
+        return draw.choice({"choice": i.choices, "switch": (False, True)}.get(i.kind) or TEXTS[i.name])
+    low, high, near = i.low or 1e-3, i.high or 1e6, i.default or 1
+    way = draw.random()
+    if i.optional and way < 0.5:
+        return None
+    value = draw.choice(i.stops) if i.stops and way < 0.5 else near * 2 ** draw.uniform(-3, 3) if way < 0.9 else low * (high / low) ** draw.random()
+    value = min(max(value, i.low or 0), high)
+    return round(value) if i.kind == "whole" else float(f"{value:.6g}")
+
+
+def cases(name, count=50):
+    """The default and so many random inputs of a calculator, as texts; each changes about half of the inputs."""
+    draw, calculator = random.Random(f"calculator {name}"), CALCULATORS[name]
+    yield {}
+    for _ in range(count):
+        share = draw.random()
+        chosen = {i.name: text_of(one(draw, i)) for i in calculator.inputs if draw.random() < share}
+        if draw.random() < 0.8:
+            possible(chosen)
+        yield chosen
+
+
+def possible(chosen):
+    """Change combinations that are refused in most draws."""
+    if chosen.get("overlap") == "true":
+        chosen["rollout_gpus"] = "8"
+    if {"last", "labels"} & {chosen.get("prefill_head"), chosen.get("pass_head")} and "round" in chosen.get("model", "round"):
+        chosen["model"] = "Qwen3-8B"
+    if "max_length" in chosen:
+        chosen["max_length"] = "200000"
+    if "stages" in chosen:
+        chosen |= {"stage": "compile", "waiting": "compile"} if "compile" in chosen["stages"] else {"stage": "test", "waiting": "lint fix"}

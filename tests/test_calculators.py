@@ -1,0 +1,383 @@
+"""The calculators: what they show agrees with counts by hand, scans and simulations; inputs are read and refused; Pyodide gives the same."""
+import contextlib
+import io
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from calculator_inputs import cases
+from conftest import ROOT
+from workloads import calculators, forms, plot, replay, rlstep, serving, steptime
+from workloads.arrivals import interleaved
+from workloads.calculators import CALCULATORS
+from workloads.hardware import accelerator
+from workloads.models import model
+from workloads.scaling import loss, published_laws
+
+sys.path.insert(0, str(ROOT / "book/_site/ext"))
+from workloads_site import calculators as site  # noqa: E402
+
+NAMES = list(CALCULATORS)
+close = lambda value: pytest.approx(value, rel=1e-12)
+
+
+def values(name, **given):
+    return CALCULATORS[name](**given)["values"]
+
+
+# ------------------------------------------------------------------------------------------------------------------ what they compute
+def test_rl_step_shows_the_printed_and_the_corrected_step_side_by_side():
+    """The printed rollout by hand: 4,096 steps, each reading 16 GB of weights and 128 caches of full length at 70% of 3.35 TB/s."""
+    shown = values("rl-step")
+    rollout = 4096 * (16e9 + 128 * 4096 * 128_000) / (0.7 * 3.35e12)
+    training = 1024 * 4096 * 4 * 8e9 / (0.35 * 8 * 990e12)
+    assert shown["as printed: rollout_seconds"] == close(rollout)
+    assert shown["as printed: rollout_share"] == close(rollout / (rollout + training))
+    default = rlstep.step(rlstep.RLStep())
+    assert shown["corrected: step_seconds"] == default.step_seconds and shown["corrected: waves"] == default.waves == 2
+    assert "yours: step_seconds" not in shown
+
+
+def test_a_switch_of_the_rl_step_adds_a_third_column_and_leaves_the_other_two():
+    before, after = values("rl-step"), values("rl-step", lora=True)
+    assert {k: v for k, v in after.items() if not k.startswith("yours")} == before
+    assert after["yours: training_flops"] == close(after["corrected: training_flops"] * 4 / 6)
+
+
+def test_the_printed_preset_of_the_rl_step_gives_the_printed_column():
+    shown = CALCULATORS["rl-step"](**CALCULATORS["rl-step"].presets["As printed"])["values"]
+    printed = {k.partition(": ")[2]: v for k, v in shown.items() if k.startswith("as printed")}
+    assert printed == {k.partition(": ")[2]: v for k, v in shown.items() if k.startswith("yours")} and printed["rollout_share"] > 0.74
+
+
+def test_crossover_of_the_rl_step_separates_rollout_from_learning():
+    crossing = values("rl-step", mbu=0.5)["corrected: crossover_tokens"]
+    below, above = (values("rl-step", mbu=0.5, completion=crossing * factor) for factor in (0.999, 1.001))
+    assert below["corrected: rollout_share"] < 0.5 < above["corrected: rollout_share"]
+
+
+def test_roofline_of_a_server_against_hand_counts():
+    """Qwen3-8B: 2 x 7,568,097,280 FLOPs a token beside attention; one decode step alone reads all weights but the embedding table."""
+    shown = values("roofline", new=1000, output=2, batch=8)
+    assert shown["ridge"] == close(989.4e12 / 3.35e12)
+    cache, body = 147_456, 2 * (7_568_097_280 - 151_936 * 4096)
+    prefill = 1000 * body + 2 * 151_936 * 4096 + 589_824 * 1000 * 1001 // 2
+    assert shown["ttft_seconds"] == close(prefill / 989.4e12)
+    moved = 15_136_811_008 + 8 * (4096 * 2 + 1001 * cache)
+    assert shown["interval_seconds"] == close(moved / 3.35e12)
+    assert shown["fit"] == (80 * 10**9 - 16_381_470_720) // (1001 * cache)
+
+
+def test_backlog_against_a_queue_in_small_steps():
+    shown = values("backlog")
+    backlog, peak, now, dt = 0.0, 0.0, 0.0, 0.01
+    while now < 120 or backlog > 0:
+        arriving = 0 if now >= 120 else shown["step_rates"][now >= 60]
+        backlog, now = max(0.0, backlog + (arriving - shown["service_rate"][0]) * dt), now + dt
+        peak = max(peak, backlog)
+    assert shown["peak_steps"] == pytest.approx(peak, rel=1e-3) and shown["empty_seconds"] == pytest.approx(now, abs=0.05)
+    # a request of 8,192 + 256 takes 255 steps, one of 1,024 + 2,048 takes 2,047; four a second, 9 to 1 and 1 to 9
+    assert shown["step_rates"] == [close(4 * (0.9 * 255 + 0.1 * 2047)), close(4 * (0.1 * 255 + 0.9 * 2047))]
+    assert shown["mixed_peak_steps"] == 0
+
+
+@pytest.mark.parametrize(("preset", "name"), [("Measured, shifting", "phased"), ("Measured, evenly mixed", "uniform")])
+def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(preset, name):
+    given = CALCULATORS["serving"].presets[preset]
+    shares = given.get("first_share", 90), given.get("second_share", 10)
+    windows = calculators._windows(60, 4, shares, *(n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)))
+    assert tuple(interleaved(windows)) == replay.replay_load(name)
+    cost = steptime.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
+    run = serving.serve_stepwise(replay.replay_load(name), serving.Engine(**replay.replay_settings()), cost)
+    shown = CALCULATORS["serving"](**given)
+    assert {k: shown["values"][k] for k in serving.p95_times(run)} == serving.p95_times(run) and shown["values"]["steps"] == run.steps
+    assert shown["tables"][0]["head"][-1] == "measured>"
+    assert CALCULATORS["serving"](**given, mfu=0.5)["tables"][0]["head"][-1] == "measured>"       # still that load on that machine
+    assert CALCULATORS["serving"](**given, seats=32)["tables"][0]["head"][-1] == "simulated>"     # another engine
+
+
+def test_random_arrivals_differ_by_draw_and_repeat_with_it():
+    one, same, other = (values("serving", rhythm="random", seed=s) for s in (1, 1, 2))
+    assert one == same != other
+
+
+def test_task_by_hand():
+    shown = values("task")
+    assert (shown["span_seconds"], shown["work_seconds"], shown["path"], shown["slack"]) == (15, 21, ["plan", "compile", "answer"], [0, 4, 0, 0])
+    # compile twice as fast takes 5 s, less than search: the path changes and Amdahl's 1 / (1 - 2/3 + 1/3) is not reached
+    assert shown["new_span_seconds"] == 11 and shown["amdahl_speedup"] == close(1.5)
+    assert shown["area"] == 8192 * 147_456 * 10 and shown["kept_seconds"] == 10
+    chain = values("task", stages="a 1\nb 3 a", stage="b", waiting="b", factor=3)
+    assert chain["speedup"] == 2 and chain["amdahl_speedup"] == close(2)
+
+
+def test_cost_of_a_success_against_a_simulation():
+    shown = values("success", old_success=0.6, limit=3)
+    draw, spent, solved = random.Random(5), 0, 0
+    for _ in range(200_000):
+        for _ in range(3):
+            spent += 1
+            if draw.random() < 0.6:
+                solved += 1
+                break
+    assert shown["old: stopped"] == pytest.approx(spent / solved, rel=0.01)
+    assert shown["old: independent"] == close(1 / 0.6) and shown["old: solved"] == close(1 - 0.4**3)
+    assert shown["average_dollars"] == close(0.000081 + 0.05 * 0.013880)
+
+
+def test_audio_by_hand():
+    assert {k: values("audio")[k] for k in ("first_sound", "stalled", "smallest_buffer", "stalls")} == {
+        "first_sound": 78, "stalled": 5, "smallest_buffer": 45, "stalls": 1}
+    assert values("audio", buffer=45)["stalled"] == 0 < values("audio", buffer=44.5)["stalled"]
+    assert values("audio", source="first recorded turn")["chunks"] > 20
+
+
+def test_training_by_hand():
+    """18 B a parameter; backward twice forward; LoRA trains only its adapters, rank x (inputs + outputs) of each matrix."""
+    shown = values("training")
+    assert shown["state_bytes"] == 18 * 8_190_735_360 and shown["backward_flops"] == 2 * shown["forward_flops"]
+    adapters = values("training", trained="LoRA on attention", rank=8)["trained_parameters"]
+    assert adapters == 36 * 8 * ((4096 + 4096) + 2 * (4096 + 1024) + (4096 + 4096))
+    assert shown["update_tokens"] == 8 * 8 * 8192
+    assert values("training", gpus=16)["held_bytes"] == close(shown["held_bytes"] - shown["state_bytes"] / 16)
+
+
+def test_rl_cycle_keeps_fewer_and_takes_longer():
+    shown = values("rl-cycle", retained=0.25)
+    assert shown["generated"] == 512 / 0.25 and shown["generated_for"] > shown["generated"]
+    times = [seconds for _, seconds in shown["curve"]]
+    assert times == sorted(times, reverse=True)
+    roles = [shown[f"seconds: {name}"] for name in ("rollout", "reward", "learner", "sync")]
+    assert shown["round_seconds"] == close(sum(roles)) and values("rl-cycle", retained=0.25, staleness=8)["round_seconds"] == close(max(roles))
+
+
+def test_scaling_optimum_is_the_lowest_of_a_scan():
+    shown, law, budget = values("scaling"), published_laws()["chinchilla-refit"], 5.76e23
+    scan = {n: loss(law, n, budget / (6 * n)) for n in (shown["optimal_parameters"] * 1.001 ** k for k in range(-400, 401))}
+    assert min(scan.values()) == close(shown["loss"]) and min(scan, key=scan.get) == pytest.approx(shown["optimal_parameters"], rel=2e-3)
+    calls, small, large = shown["crossing_calls"], 20e9, shown["optimal_parameters"]
+    spent = lambda n, tokens: 6 * n * tokens + calls * 2 * n * (512 + 128 - 1)
+    assert spent(small, shown["tokens_for_loss"]) == pytest.approx(spent(large, shown["optimal_tokens"]), rel=1e-9)
+    assert values("scaling", parameters=1e6)["tokens_for_loss"] is None
+
+
+# ------------------------------------------------------------------------------------------------------------ inputs, errors, programs
+@pytest.mark.parametrize("name", NAMES)
+def test_every_answer_is_json_drawn_in_sound_html_and_told_by_a_program(name):
+    calculator, refused = CALCULATORS[name], 0
+    for given in cases(name):
+        answer = json.loads(json.dumps(calculator.answer(given), allow_nan=False))
+        if "error" in answer:
+            refused += 1
+            assert set(answer) == {"error", "field"} and answer["error"].strip()
+            assert answer["field"] is None or answer["field"] in {i.name for i in calculator.inputs}
+            continue
+        tree = ElementTree.fromstring(f"<div>{answer['html']}</div>")
+        assert tree.find(".//svg") is not None and all(svg.get("aria-label") and svg.get("role") == "img" for svg in tree.iter("svg"))
+        assert all(f.findtext("figcaption").strip() for f in tree.iter("figure"))
+        assert "nan" not in answer["text"].lower() and "inf" not in answer["text"].lower()
+    assert refused <= 30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_program_gives_the_same_text(name):
+    calculator = CALCULATORS[name]
+    for given in list(cases(name))[:4]:
+        answer = calculator.answer(given)
+        if "error" not in answer:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(answer["code"], {})
+            assert out.getvalue().strip() == answer["text"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_inputs_have_labels_bounds_and_defaults_that_text_keeps(name):
+    calculator = CALCULATORS[name]
+    assert len({i.name for i in calculator.inputs}) == len(calculator.inputs) and not calculator.inputs[0].group
+    for i in calculator.inputs:
+        assert i.label.strip() and i.read(forms.text_of(i.default)) == i.default
+        if i.kind in ("number", "whole"):
+            assert i.high is not None and (i.optional or i.low <= i.default <= i.high)
+        for stop in i.stops:
+            assert i.read(forms.text_of(stop)) == stop
+    for preset in calculator.presets.values():
+        assert "error" not in calculator.answer(preset)
+
+
+@pytest.mark.parametrize("text", ["", "-3", "0", "1.5.2", "nan", "inf", "1e400", "true", "12 tokens", "9" * 5000, "0x10", "１２e999"])
+def test_a_number_that_is_none_or_out_of_range_is_refused_by_name(text):
+    answer = calculators.answer("rl-step", {"completion": text})
+    assert answer["field"] == "completion" and answer["error"].startswith("completion (tokens) must be")
+
+
+@pytest.mark.parametrize(("name", "given", "field"), [
+    ("rl-step", {"gpus": "2.5"}, "gpus"), ("rl-step", {"mfu": "1.2"}, "mfu"), ("rl-step", {"overlap": "true"}, "overlap"),
+    ("rl-step", {"prefill_head": "last"}, "prefill_head"), ("rl-step", {"kept_samples": "2000"}, "kept_samples"),
+    ("rl-step", {"spread": "1", "longest": "100"}, "longest"), ("rl-step", {"model": "Llama-3.1-70B"}, None), ("rl-step", {"model": "GPT"}, "model"),
+    ("roofline", {"precision": "fp8", "accelerator": "A100 80GB"}, "precision"), ("serving", {"rate": "100"}, "rate"),
+    ("serving", {"long_output": "20000"}, "max_length"), ("serving", {"blocks": "100"}, "blocks"), ("task", {"stages": "a 1 b\nb 1 a"}, "stages"),
+    ("task", {"stages": "a b"}, "stages"), ("task", {"stage": "nobody"}, "stage"), ("task", {"waiting": "plan nobody"}, "waiting"), ("task", {"stages": "x" * 3000}, "stages"),
+    ("audio", {"arrivals_list": "1 two 3"}, "arrivals_list"), ("training", {"model": "DeepSeek-V3", "recompute": "stop early"}, "recompute"),
+    ("scaling", {"law": "mine"}, "law"), ("success", {"old_success": "0"}, "old_success")])
+def test_what_the_library_refuses_is_said_beside_the_input(name, given, field):
+    answer = calculators.answer(name, given)
+    assert answer.get("error") and answer["field"] == field
+
+
+def test_an_unknown_input_is_refused():
+    assert "colour" in calculators.answer("audio", {"colour": "red"})["error"]
+    with pytest.raises(ValueError, match="colour"):
+        calculators.audio(colour="red")
+
+
+def test_texts_of_readers_do_not_become_markup():
+    stages = "<img/src=x> 2\n<b>&amp;\"' 3 <img/src=x>"
+    answer = calculators.answer("task", {"stages": stages, "stage": "<img/src=x>", "waiting": "<img/src=x>"})
+    assert "<img" not in answer["html"] and "<b>" not in answer["html"] and "&lt;img/src=x&gt;" in answer["html"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(answer["code"], {})
+    assert out.getvalue().strip() == answer["text"]
+
+
+# ------------------------------------------------------------------------------------------------------------------------------ plots
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_lie_inside_rise_and_are_few(log):
+    draw = random.Random(log)
+    for _ in range(2000):
+        low = 10 ** draw.uniform(-9, 12)
+        high = low * (1 + 10 ** draw.uniform(-3, 9))
+        low = 0 if not log and draw.random() < 0.5 else low
+        found = plot.ticks(low, high, log)
+        assert found == sorted(set(found)) and len(found) <= 9 and all(low * (1 - 1e-9) <= v <= high * (1 + 1e-9) for v in found)
+        assert found or (log and high < 2.6 * low)
+
+
+def test_a_line_is_drawn_to_scale_and_steps_stay_level():
+    """Three points on a straight line stay on one; the middle one in the middle, on a logarithmic axis the geometric mean."""
+    for axes in ((plot.Axis("x"), plot.Axis("y")), (plot.Axis("x", log=True), plot.Axis("y", log=True))):
+        points = [(1, 1), (10, 10), (100, 100)] if axes[0].log else [(0, 0), (5, 50), (10, 100)]
+        svg = plot.lines([plot.Line("a", points)], *axes, "alt")
+        path = next(p.get("d") for p in ElementTree.fromstring(svg).iter("path") if p.get("stroke-width") == "2.5")
+        (x0, y0), (x1, y1), (x2, y2) = ([float(v) for v in part.split()] for part in path[1:].split("L"))
+        assert x0 < x2 and y0 > y2 and x1 == pytest.approx((x0 + x2) / 2, abs=0.11) and y1 == pytest.approx((y0 + y2) / 2, abs=0.11)
+    assert "H" in plot.lines([plot.Line("a", [(0, 0), (5, 50)], "steps")], plot.Axis("x"), plot.Axis("y"), "alt")
+
+
+def test_pieces_of_a_bar_are_as_long_as_their_shares():
+    svg = plot.bars([("row", plot.stacked([1, 3]))], ["a", "b"], plot.Axis("x"), "alt")
+    wide = [float(r.get("width")) + 1 for r in ElementTree.fromstring(svg).iter("rect") if r.get("height") == "18" and r.get("fill").startswith("#")]
+    assert wide[1] == pytest.approx(3 * wide[0], abs=0.4)
+
+
+def test_series_differ_by_more_than_colour():
+    lines = plot.lines([plot.Line(str(k), [(0, k), (1, k)]) for k in range(6)], plot.Axis("x"), plot.Axis("y"), "alt")
+    dashes = [p.get("stroke-dasharray") for p in ElementTree.fromstring(lines).iter("path") if p.get("stroke-width") == "2.5"]
+    assert len(set(dashes)) == 6
+    bars = plot.bars([("row", plot.stacked([1] * 6))], list("abcdef"), plot.Axis("x"), "alt")
+    assert len({p.get("d") for p in ElementTree.fromstring(bars).iter("path") if p.get("class") == "wl-hatch"}) == 5
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_not_drawn(bad):
+    with pytest.raises(ValueError, match="must be finite"):
+        plot.lines([plot.Line("a", [(0, 0), (1, bad)])], plot.Axis("x"), plot.Axis("y"), "alt")
+    with pytest.raises(ValueError, match="must be finite"):
+        plot.bars([("row", plot.stacked([1, bad]))], ["a", "b"], plot.Axis("x"), "alt")
+    with pytest.raises(ValueError, match="form"):
+        plot.lines([plot.Line("a", [(0, 0)], "dots")], plot.Axis("x"), plot.Axis("y"), "alt")
+
+
+# ------------------------------------------------------------------------------------------------------------------------------- site
+class Fields(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.fields, self.labels, self.ids = {}, set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        a = dict(attributes)
+        self.ids += [a["id"]] if "id" in a else []
+        if "name" in a:
+            self.fields[a["name"]] = a
+        if tag == "label":
+            self.labels.add(a["for"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_form_holds_every_input_with_its_label(name):
+    page = Fields(site.form(name))
+    assert list(page.fields) == [i.name for i in CALCULATORS[name].inputs] and len(set(page.ids)) == len(page.ids)
+    for i in CALCULATORS[name].inputs:
+        a = page.fields[i.name]
+        assert a["id"] in page.labels and a["aria-describedby"] in page.ids and a["data-default"] == forms.text_of(i.default)
+
+
+def test_calculators_stand_on_pages_before_sections_that_exist():
+    for row in site.places():
+        cells = json.loads((ROOT / row["page"]).with_suffix(".ipynb").read_text(encoding="utf8"))["cells"]
+        headings = {line.lstrip("# ") for c in cells if c["cell_type"] == "markdown" for line in "".join(c["source"]).splitlines() if line.startswith("#")}
+        assert row.get("before", "What this leaves out") in headings, row
+        assert "error" not in CALCULATORS[row["calculator"]].answer(row.get("inputs", {}))
+    listed = (ROOT / "book/calculators.md").read_text(encoding="utf8")
+    assert all(f"```{{calculator}} {name}\n" in listed for name in NAMES)
+
+
+def test_the_archive_runs_alone_and_holds_no_ledger(tmp_path):
+    with zipfile.ZipFile(io.BytesIO(site.archive())) as packed:
+        names = packed.namelist()
+        packed.extractall(tmp_path)
+    assert not [n for n in names if "ledger" in n or "answers" in n or n.endswith((".json", ".pyc"))]
+    code = (f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads import calculators as c\n"
+            "print(json.dumps({n: c.answer(n, {})['text'] for n in c.CALCULATORS}))")
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {name: CALCULATORS[name].answer({})["text"] for name in NAMES}
+    before = site.archive()
+    site.archive.cache_clear()
+    assert site.archive() == before
+
+
+# ------------------------------------------------------------------------------------------------------------------------- in Pyodide
+def numbers(found, path=""):
+    """Every number of a result, by its place."""
+    if isinstance(found, dict):
+        return {k: v for name, item in found.items() for k, v in numbers(item, f"{path}/{name}").items()}
+    if isinstance(found, list):
+        return {k: v for at, item in enumerate(found) for k, v in numbers(item, f"{path}/{at}").items()}
+    return {path: found}
+
+
+@pytest.fixture(scope="module")
+def in_pyodide():
+    """Answers of the library in Pyodide to the default and 50 random inputs of every calculator."""
+    node = Path(sys.executable).with_name("node")
+    if not (node.exists() and site.live()):
+        pytest.skip("Pyodide or node is not installed: run `make book` where npm is in reach")
+    done = subprocess.run([node, ROOT / "tests/pyodide_parity.mjs", site.PYODIDE, site.LIBRARY.parent], text=True, capture_output=True, timeout=300,
+                          input=json.dumps({name: list(cases(name)) for name in NAMES}))
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pyodide_gives_the_values_of_this_python(name, in_pyodide):
+    """Equal to the last bit where only + - x / and square roots enter; elsewhere (powers, exp, log) to 1e-12."""
+    for given, theirs in zip(cases(name), in_pyodide[name], strict=True):
+        ours = json.loads(json.dumps(CALCULATORS[name].answer(given)))
+        if CALCULATORS[name].exact:
+            assert ours == theirs, given
+            continue
+        told = [(re.sub(r"[\d.e+-]+", "#", a.get("error", "")), a.get("field")) for a in (ours, theirs)]
+        assert told[0] == told[1]
+        mine, other = numbers(ours.get("values", {})), numbers(theirs.get("values", {}))
+        assert mine.keys() == other.keys()
+        for place, value in mine.items():
+            assert other[place] == (pytest.approx(value, rel=1e-12, abs=0) if isinstance(value, float) else value), (place, given)
