@@ -2,6 +2,8 @@
 
 Every function displays Markdown (or SVG) and so reads the same in Jupyter, in a browser kernel and on the built site.
 """
+import math
+
 from .figures import figure
 from .ledger import row, verdict
 from .units import binary, number, quantity
@@ -45,10 +47,17 @@ def _rows(header, lines):
         yield "| " + " | ".join(map(_cell, line)) + " |"
 
 
-def _with_unit(value, unit):
+def _digits(row):
+    """Significant digits in which a computed value is shown: six, or as many as the printed figure has."""
+    if not row.printed or not row.tol or not row.value or isinstance(row.value, str):
+        return 6
+    return max(6, math.floor(math.log10(abs(row.value))) - math.floor(math.log10(2 * row.tol) + 1e-9) + 1)
+
+
+def _with_unit(value, unit, digits=6):
     if isinstance(value, str):
         return value
-    text = number(value, 6)
+    text = number(value, digits)
     if not unit or unit in _BARE:
         return text
     return f"{text}%" if unit == "%" else f"{text}×" if unit == "x" else f"{text} {unit}"
@@ -68,7 +77,7 @@ def check_table(values):
     lines, records = [], []
     for row_id, value in values.items():
         r, text = row(row_id), verdict(row_id, value)
-        lines.append([r.what, r.printed or "not printed", _with_unit(value, r.unit), text])
+        lines.append([r.what, r.printed or "not printed", _with_unit(value, r.unit, _digits(r)), text])
         records.append(_record(row_id, value, text, "check"))
     _display("\n".join(_rows(["Checked", "printed>", "computed>", "verdict"], lines)), **{CHECKS: records})
 
@@ -77,7 +86,7 @@ def check(row_id, value):
     """Show printed figure, computed value and verdict for one ledger row, in one line."""
     r, text = row(row_id), verdict(row_id, value)
     printed = f"printed {r.printed}" if r.printed else "not printed"
-    _display(f"**Check** {r.what}: {printed}, computed {_with_unit(value, r.unit)}: {text}.", **{CHECKS: [_record(row_id, value, text, "check")]})
+    _display(f"**Check** {r.what}: {printed}, computed {_with_unit(value, r.unit, _digits(r))}: {text}.", **{CHECKS: [_record(row_id, value, text, "check")]})
 
 
 def given(*row_ids):
