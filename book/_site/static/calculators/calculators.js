@@ -77,7 +77,7 @@
       } else if (answer.error) {
         complain(form, answer.error, answer.field);
         text.textContent = `No result: ${answer.error}.`;
-        note.textContent = "Shown below: the last result, for the inputs before.";
+        note.textContent = "Change an input, and the book's own library computes the result in this page.";
       } else {
         complain(form);
         if (text.textContent != answer.text) text.textContent = answer.text;

@@ -1,6 +1,10 @@
 // Runs the book's library: {id, name, inputs} in, {id, answer} or {id, failed} out. Started by calculators.js on the first input.
 import { loadPyodide } from "../../lite/static/pyodide/pyodide.mjs";
 
+// Pyodide waits for ever where one of its files does not come: the failure is then a rejection that nobody handles.
+const broken = new Promise((_, reject) => { self.onunhandledrejection = (event) => reject(event.reason); });
+broken.catch(() => {});
+
 const ready = (async () => {
   const library = fetch(new URL("lib.zip" + self.location.search, self.location.href));
   const python = await loadPyodide({ indexURL: new URL("../../lite/static/pyodide/", self.location.href).href });
@@ -16,7 +20,7 @@ lambda name, inputs: json.dumps(calculators.answer(name, json.loads(inputs)), al
 
 onmessage = async ({ data: { id, name, inputs } }) => {
   try {
-    const call = await ready;
+    const call = await Promise.race([ready, broken]);
     postMessage({ id, answer: JSON.parse(call(name, JSON.stringify(inputs))) });
   } catch (error) {
     postMessage({ id, failed: String(error.message ?? error).trim().split("\n").pop() });
