@@ -55,6 +55,12 @@ def test_the_edge_of_the_rounding_still_agrees(monkeypatch):
     assert ledger.verdict(r.id, 0.35) == "✓ reproduces"
 
 
+@pytest.mark.parametrize("role, verdict", [("derived", "✓ bears out the words"), ("corrected", "added")])
+def test_where_the_document_gives_no_number_the_verdict_does_not_speak_of_rounding(monkeypatch, role, verdict):
+    r = fake(monkeypatch, value=None, printed="grows", expected=0.35, role=role)
+    assert ledger.verdict(r.id, 0.35) == verdict
+
+
 def test_an_unknown_row_names_its_neighbours():
     with pytest.raises(KeyError, match="frm-rollout"):
         ledger.row("frm-rolout")

@@ -105,6 +105,8 @@ def verdict(row_id, value):
         return "≠ differs from print"
     if r.status == "corrected":
         return "added" if agrees is None else "✓ agrees" if agrees else "corrected"
+    if agrees is None and r.status == "reproduced":         # the document gives no number here
+        return "added" if r.role == "corrected" else "✓ bears out the words"
     if agrees is False:
         raise Mismatch(f"{row_id}: computed {value!r} does not round to the printed {r.printed!r} ({r.value} ± {r.tol} {r.unit or ''})")
     return "✓ agrees with its source" if r.status == "external" else "✓ reproduces"
