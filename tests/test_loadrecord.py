@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads import arrivals, loadrecord, replay
+from workloads import arrivals, loadrecord, replay, streaming
 from workloads.loadrecord import InteractiveRecord, LearningRecord, MediaRecord, ModelCall, ToolCall
 from workloads.requests import Request
 
@@ -66,6 +66,13 @@ def test_the_task_record_lays_calls_and_tools_end_to_end():
         assert after.start - before.end == pytest.approx(sum(waits), abs=1e-4)     # the cut-off round has no tool, only the check for one
 
 
+def test_chunks_may_overtake_and_the_record_gives_back_the_buffer_they_need():
+    way = streaming.deliveries(8, 20, 12, 1, [5, 5, 50, 5, 5, 5, 5, 5])
+    record = dataclasses.replace(MEDIA, chunk_times=[w.arrived / 1000 for w in way], chunk_seconds=0.02)
+    again = loadrecord.from_line(loadrecord.to_line(record))
+    assert again == record and streaming.smallest_buffer([1000 * t for t in again.chunk_times], 20) == pytest.approx(45)
+
+
 @pytest.mark.parametrize("change, message", [
     ({"task": " "}, "task must be a text"), ({"check": 7}, "check must be a text"),
     ({"passed": 1}, "passed"), ({"passed": "yes"}, "passed"),
@@ -85,7 +92,7 @@ def test_a_wrong_task_is_refused(change, message):
     (lambda: ModelCall(5, 0, 0), "output_tokens"), (lambda: ModelCall(5, 0, 1, 2.0, 1.0), "end - start"), (lambda: ToolCall("", 0), "tool"),
     (lambda: ToolCall("run", -1), "after_call"), (lambda: ToolCall("run", 0, math.inf), "seconds"),
     (lambda: dataclasses.replace(MEDIA, media_bytes=1.5), "media_bytes"),
-    (lambda: dataclasses.replace(MEDIA, chunk_times=(0.1, 0.0)), "chunk_times"),
+    (lambda: dataclasses.replace(MEDIA, chunk_times=(0.1, -0.1)), "chunk_times"),
     (lambda: dataclasses.replace(MEDIA, chunk_seconds=0), "chunk_seconds"), (lambda: dataclasses.replace(MEDIA, kv_bytes=-1), "kv_bytes"),
     (lambda: dataclasses.replace(UPDATE, retained=3), "retained"), (lambda: dataclasses.replace(UPDATE, generated=1), "retained"),
     (lambda: dataclasses.replace(UPDATE, labels=(1280, 1)), "sequence_lengths - labels"),
