@@ -345,6 +345,35 @@ def test_the_archive_runs_alone_and_holds_no_ledger(tmp_path):
     assert site.archive() == before
 
 
+class App:
+    """What the extension asks of Sphinx for one page and at the end."""
+
+    def __init__(self, outdir):
+        self.outdir, self.builder, self.added = outdir, type("Builder", (), {"format": "html"}), []
+        self.add_css_file = self.add_js_file = lambda name, **options: self.added.append(name)
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_live_parts_come_together_or_not_at_all(live, monkeypatch, tmp_path):
+    monkeypatch.setattr(site, "live", lambda: live)
+    monkeypatch.setattr(site, "PYODIDE", tmp_path / "pyodide")
+    for name in site.CORE:
+        (tmp_path / "pyodide").mkdir(exist_ok=True)
+        (tmp_path / "pyodide" / name).write_text(name)
+    app, copied = App(tmp_path / "out"), tmp_path / "out/_static/calculators"
+    copied.mkdir(parents=True)
+    for path in (site.SITE / "static/calculators").iterdir():
+        (copied / path.name).write_bytes(path.read_bytes())
+    site.load_on_pages(app, "page", "", {"body": site.form("audio")}, None)
+    site.load_on_pages(app, "plain", "", {"body": "<p>no calculator</p>"}, None)
+    site.copy_python(app, None)
+    there = {p.relative_to(app.outdir).as_posix() for p in app.outdir.rglob("*") if p.is_file()}
+    assert app.added == ["calculators/calculators.css"] + ["calculators/calculators.js"] * live
+    assert there == {"_static/calculators/calculators.css"} | (
+        {f"_static/calculators/{name}" for name in ("calculators.js", "worker.mjs", "lib.zip")} | {f"{site.SHARED}/{name}" for name in site.CORE} if live else set())
+    assert ("without its live parts" in site.form("audio")) is not live
+
+
 # ------------------------------------------------------------------------------------------------------------------------- in Pyodide
 def numbers(found, path=""):
     """Every number of a result, by its place."""

@@ -40,6 +40,14 @@ def test_blocks_of_several_lines_are_set(tex):
     assert error is None and "eqn-num" not in html
 
 
+@pytest.mark.parametrize("tex", FORMULAS)
+def test_without_katex_a_formula_is_mathml(tex, monkeypatch):
+    pytest.importorskip("latex2mathml", reason="latex2mathml is not installed: formulas need KaTeX")
+    monkeypatch.setattr(maths, "KATEX", ROOT / "nowhere")
+    html, error = maths.render.__wrapped__(tex, True)
+    assert error is None and html.startswith("<math") and 'display="block"' in html
+
+
 def test_only_a_line_break_of_its_own_makes_an_aligned_block():
     assert maths.prepare(r"f = \begin{cases} 1 \\ 2 \end{cases}").startswith("f")
     assert maths.prepare(r"a \\ b").startswith(r"\begin{aligned}")

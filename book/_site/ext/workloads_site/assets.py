@@ -7,6 +7,8 @@ import pydata_sphinx_theme
 from fontTools import subset
 from fontTools.ttLib import TTFont
 
+from . import maths
+
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/static"
 ICON_RULE = re.compile(r'((?:\.fa-[\w-]+::?before,?)+)\{content:"([^"]*)"\}')
 FONT_FACE = re.compile(r"@font-face\{[^}]*?webfonts/(fa-[\w-]+)\.woff2[^}]*\}")
@@ -93,7 +95,8 @@ def lighten(app, exception):
 
 
 def setup(app):
-    app.add_css_file("katex/katex.min.css", priority=400)
+    if maths.KATEX.is_dir():
+        app.add_css_file("katex/katex.min.css", priority=400)
     app.add_css_file("workloads.css", priority=900)
     app.add_js_file(None, body=PRINT_LIGHT)
     app.connect("config-inited", launch_where_published)

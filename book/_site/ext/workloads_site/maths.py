@@ -1,4 +1,7 @@
-"""Maths is set at build time by KaTeX (HTML for the eye, MathML for assistive technology); the page loads no script for it."""
+"""Maths is set at build time by KaTeX (HTML for the eye, MathML for assistive technology); the page loads no script for it.
+
+Where npm did not deliver KaTeX, a formula is MathML alone, which browsers set by themselves: plainer, but complete.
+"""
 import json
 import re
 import shutil
@@ -25,9 +28,23 @@ def _node():
     return subprocess.Popen([program, SITE / "ext/katex.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf8", bufsize=1)
 
 
+def _mathml(tex, display):
+    """The same as `render`, by the Python package latex2mathml."""
+    try:
+        from latex2mathml.converter import convert
+    except ImportError:
+        raise RuntimeError("npm did not deliver KaTeX, and the Python package latex2mathml, which stands in for it, is not installed") from None
+    try:
+        return convert(tex, display="block" if display else "inline"), None
+    except Exception as error:      # it documents no class of its own for what it cannot read
+        return None, f"{type(error).__name__}: {error}"
+
+
 @cache
 def render(tex, display=False):
     """``(html, None)``, or ``(None, what is wrong)``."""
+    if not KATEX.is_dir():
+        return _mathml(tex, display)
     server = _node()
     server.stdin.write(json.dumps({"tex": tex, "display": display}) + "\n")
     answer = json.loads(server.stdout.readline())
@@ -95,7 +112,7 @@ def visit_block(self, node):
 
 def copy_katex(app, exception):
     """The style sheet without the fonts in old formats, and the woff2 fonts."""
-    if exception or app.builder.format != "html":
+    if exception or app.builder.format != "html" or not KATEX.is_dir():
         return
     target = Path(app.outdir) / "_static/katex"
     (target / "fonts").mkdir(parents=True, exist_ok=True)
