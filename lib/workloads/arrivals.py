@@ -95,6 +95,7 @@ def uniform_times(rate, seconds, start=0):
     [0.0, 0.25, 0.5, 0.75]
     """
     count = round(nonnegative(rate, "rate", "requests/s") * nonnegative(seconds, "seconds", "s"))
+    finite(start, "start", "s")
     return [start + i / rate for i in range(count)]
 
 
@@ -117,7 +118,7 @@ def gamma_times(rate, cv, seconds, seed, start=0):
     True
     """
     positive(rate, "rate", "requests/s"), positive(cv, "cv"), nonnegative(seconds, "seconds", "s")
-    rng, times, now = random.Random(seed), [], float(start)
+    rng, times, now = random.Random(seed), [], float(finite(start, "start", "s"))
     while (now := now + rng.gammavariate(1 / cv**2, cv**2 / rate)) < start + seconds:
         times.append(now)
     return times
@@ -131,9 +132,10 @@ def on_off_times(rate, on, off, seconds, seed=None, start=0):
     >>> on_off_times(2, on=1, off=2, seconds=5)
     [0.0, 0.5, 3.0, 3.5]
     """
-    positive(on, "on", "s"), nonnegative(off, "off", "s")
+    positive(rate, "rate", "requests/s"), positive(on, "on", "s"), nonnegative(off, "off", "s"), nonnegative(seconds, "seconds", "s")
+    finite(start, "start", "s")
     times, begin, spell = [], 0, 0
-    while begin < nonnegative(seconds, "seconds", "s"):
+    while begin < seconds:
         length, at = min(on, seconds - begin), start + begin
         times += uniform_times(rate, length, at) if seed is None else poisson_times(rate, length, f"{seed}/{spell}", at)
         begin, spell = begin + on + off, spell + 1
@@ -181,6 +183,7 @@ def sampled(window, times, seed, client=""):
     True
     """
     requests, weights = zip(*window.mix)
+    times = [finite(t, "arrival time", "s") for t in times]
     return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
 
 
@@ -262,7 +265,8 @@ def counts(times, seconds, bins):
     [2, 1]
     """
     held = [0] * whole(bins, "bins", "", 1)
+    positive(seconds, "seconds", "s")
     for t in times:
-        if 0 <= t < positive(seconds, "seconds", "s"):
+        if 0 <= finite(t, "arrival time", "s") < seconds:
             held[int(t / seconds * bins)] += 1
     return held

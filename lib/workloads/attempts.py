@@ -231,5 +231,6 @@ def handoff_share(decision_cost, llm_cost, budget):
 
     Source: `handoff_cost` solved for the share.
     """
-    spare = domain.nonnegative(budget - domain.nonnegative(decision_cost, "decision_cost"), "budget less decision_cost")
+    first = domain.nonnegative(decision_cost, "decision_cost")
+    spare = domain.nonnegative(domain.nonnegative(budget, "budget") - first, "budget less decision_cost")
     return domain.fraction(spare / domain.positive(llm_cost, "llm_cost"), "share that the budget pays for", zero=True)

@@ -68,7 +68,7 @@ def call_flops(parameters, prompt, output):
     >>> call_flops(1e8, 512, 128)
     127800000000.0
     """
-    positive(prompt, "prompt", "tokens")
+    positive(prompt, "prompt", "tokens"), positive(output, "output", "tokens")
     return rule_2n(parameters, prompt + nonnegative(output - 1, "output - 1", "tokens"))
 
 
@@ -173,7 +173,7 @@ def crossing_calls(law, small, large, target_loss, prompt, output):
     >>> round(crossing_calls(published_laws()["chinchilla-refit"], 1e9, 4e9, 2.2, 512, 128) / 1e9, 1)
     40.4
     """
-    positive(large - small, "large - small", "parameters")
+    positive(positive(large, "large", "parameters") - positive(small, "small", "parameters"), "large - small", "parameters")
     short, long = (rule_6n(n, tokens_for_loss(law, n, target_loss)) for n in (large, small))
     return break_even_tasks(long - short, call_flops(large, prompt, output) - call_flops(small, prompt, output))
 
@@ -219,7 +219,8 @@ def success_needed(attempt_cost, rival_cost, extra_upfront, tasks):
     >>> success_needed(1.0, 3.0, extra_upfront=100, tasks=100)
     0.5
     """
-    room = positive(rival_cost - saving_needed(extra_upfront, tasks), "rival_cost minus the investment for each task")
+    room = positive(rival_cost, "rival_cost") - saving_needed(extra_upfront, tasks)
+    positive(room, "rival_cost minus the investment for each task")
     return fraction(positive(attempt_cost, "attempt_cost") / room, "success rate that breaks even")
 
 

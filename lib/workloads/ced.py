@@ -90,7 +90,7 @@ def clipped_pairs(tokens, limit):
     >>> clipped_pairs(5, 3)
     12
     """
-    short = minimum(tokens, limit)
+    short = minimum(domain.whole(tokens, "tokens"), domain.whole(limit, "limit", "positions"))
     return short * (short + 1) // 2 + (tokens - short) * limit
 
 
@@ -100,7 +100,7 @@ def clipped_half_pairs(tokens, limit):
     >>> clipped_half_pairs(5, 9), clipped_half_pairs(5, 1)
     (6, 4)
     """
-    short = minimum(tokens, 2 * limit + 1)
+    short = minimum(domain.whole(tokens, "tokens"), 2 * domain.whole(limit, "limit", "entries") + 1)
     return short**2 // 4 + (tokens - short) * limit
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from . import flops, memory, roofline
 from .arrivals import step_rate
-from .domain import nonnegative, positive, whole
+from .domain import finite, nonnegative, positive, whole
 from .generic import maximum, total
 
 
@@ -70,6 +70,7 @@ def drain_seconds(backlog, service_rate, arrival_rate=0):
     (10.08, 0.0)
     """
     nonnegative(backlog, "backlog", "work"), nonnegative(arrival_rate, "arrival_rate", "work/s")
+    nonnegative(service_rate, "service_rate", "work/s")
     if backlog == 0:
         return 0.0
     return backlog / positive(service_rate - arrival_rate, "service_rate - arrival_rate", "work/s")
@@ -102,7 +103,8 @@ def path_until_empty(pieces, service_rate, start=0):
     """
     path = backlog_path(pieces, start)
     end, rest = path[-1]
-    return path + [(end + drain_seconds(rest, service_rate), 0)] if rest else path
+    drained = drain_seconds(rest, service_rate)
+    return path + [(end + drained, 0)] if rest else path
 
 
 def backlog_at(path, time):
@@ -111,6 +113,7 @@ def backlog_at(path, time):
     >>> backlog_at([(0, 0), (60, 0), (120, 120), (160, 0)], 130)
     90.0
     """
+    finite(time, "time", "s")
     for (left, low), (right, high) in zip(path, path[1:]):
         if left <= time <= right:
             return low if right == left else low + (high - low) * (time - left) / (right - left)
@@ -143,7 +146,7 @@ def work(pieces, start=0):
     >>> work([Piece(60, 1, 3), Piece(60, 5, 3)])
     (360, 240.0, 120)
     """
-    arrived, served, backlog = total(p.arrival_rate * p.seconds for p in pieces), [], start
+    arrived, served, backlog = total(p.arrival_rate * p.seconds for p in pieces), [], nonnegative(start, "start", "work")
     for p in pieces:
         emptied = _seconds_until_empty(p, backlog)
         served.append(p.service_rate * emptied + min(p.arrival_rate, p.service_rate) * (p.seconds - emptied))
@@ -166,6 +169,7 @@ def delay_at(pieces, time, service_rate, start=0):
     >>> delay_at([Piece(60, 5, 3)], 60, service_rate=3)
     40.0
     """
+    nonnegative(service_rate, "service_rate", "work/s")
     ahead = backlog_at(backlog_path(pieces, start), time)
     end, waited = 0, 0.0
     for piece in pieces:

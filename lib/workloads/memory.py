@@ -130,9 +130,10 @@ def prefill_bytes(model, new, past=0, batch=1, bytes_per_parameter=2, bytes_per_
     16411879424
     """
     new, batch = positive(new, "new", "tokens"), positive(batch, "batch", "sequences")
+    weights = weights_read_per_step(model, bytes_per_parameter, batch * new)
     rows = new * model.hidden * bytes_per_parameter
     cache = kv_bytes(model, new + nonnegative(past, "past", "tokens"), bytes_per_value=bytes_per_value)
-    return weights_read_per_step(model, bytes_per_parameter, batch * new) + batch * (rows + cache)
+    return weights + batch * (rows + cache)
 
 
 @dataclass(frozen=True)

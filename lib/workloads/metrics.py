@@ -5,7 +5,7 @@ All times are seconds on one clock; all state is bytes.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .domain import finite, nonnegative, positive, whole
+from .domain import finite, fraction, nonnegative, positive, whole
 from .generic import ceil, total
 
 
@@ -135,10 +135,7 @@ def rank(count, q):
     (4, 456, 7)
     """
     whole(count, "count", "observations", 1)
-    share = Fraction(str(q))
-    if not 0 < share <= 1:
-        raise ValueError(f"q must be above 0 and at most 1, got {q!r}")
-    return ceil(share * int(count))
+    return ceil(Fraction(str(fraction(q, "q"))) * int(count))
 
 
 def nearest_rank(values, q):

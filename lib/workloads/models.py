@@ -102,6 +102,8 @@ class RecurrentModel:
     def __post_init__(self):
         for size in fields(self)[1:-1]:
             whole(getattr(self, size.name), size.name, least=0 if size.name.startswith("vector") else 1)
+        if self.published_parameters is not None:
+            whole(self.published_parameters, "published_parameters", least=1)
 
 
 @cache

@@ -52,7 +52,7 @@ def edited(context, position, removed=0, inserted=0, block=1):
     >>> edited(2000, 501, removed=1, inserted=1), edited(2000, 2001, inserted=100).new
     (Request(new=1500, output=1, past=500), 100)
     """
-    domain.whole(position, "position", "tokens", least=1)
+    domain.whole(context, "context", "tokens"), domain.whole(position, "position", "tokens", least=1)
     domain.whole(context - (position - 1) - domain.whole(removed, "removed", "tokens"), "tokens behind the edit", "tokens")
     return split(context - removed + domain.whole(inserted, "inserted", "tokens"), position - 1, block=block)
 
@@ -95,7 +95,7 @@ def growing_task(first_input, appended, output, rounds, block=1):
     >>> growing_task(200, appended=500, output=100, rounds=3)[-1]
     Request(new=501, output=100, past=899)
     """
-    domain.whole(appended, "appended", "tokens")
+    domain.whole(first_input, "first_input", "tokens", least=1), domain.whole(appended, "appended", "tokens")
     domain.whole(output, "output", "tokens", least=1)
     step = [(0, 0)] + [(i * (output + appended), i * output + (i - 1) * appended - 1) for i in range(1, domain.whole(rounds, "rounds", least=1))]
     return [split(first_input + grown, first_input + kept if grown else 0, output, block) for grown, kept in step]
@@ -107,7 +107,7 @@ def retrieval_request(passages, passage_tokens, question_tokens, output):
     >>> retrieval_request(8, 512, 64, 200).new
     4160
     """
-    domain.whole(passages, "passages")
+    domain.whole(passages, "passages"), domain.whole(question_tokens, "question_tokens", "tokens")
     return Request(new=question_tokens + passages * domain.whole(passage_tokens, "passage_tokens", "tokens"), output=output)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 
 from . import flops, memory, models, roofline
-from .domain import fraction, nonnegative, one_of, positive, whole
+from .domain import finite, fraction, nonnegative, one_of, positive, whole
 from .generic import ceil, floor, is_array, is_symbolic, maximum, minimum, total, where
 
 _POSITIVE = {"prompts": "", "group": "", "parameters": "", "total_parameters": "", "weight_bytes": "B", "gpus": "", "rollout_gpus": "",
@@ -243,7 +243,7 @@ def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_va
     """
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
     if isinstance(model, models.RecurrentModel):
-        size = model.published_parameters
+        size = whole(model.published_parameters, "published_parameters", least=1)
         shape = dict(parameters=size, weight_bytes=size * bytes_per_parameter, kv_bytes=0, state_bytes=memory.state_bytes(model))
     else:
         shape = _transformer(model, bytes_per_parameter, bytes_per_value, fields_of_step.get("gpus_per_copy", 1), expert_parallel)
@@ -274,7 +274,7 @@ def lognormal_lengths(mean, variation, limit, count=64):
     >>> len(lengths), round(sum(share * tokens for share, tokens in lengths), 6)
     (8, 795.0)
     """
-    positive(limit - positive(mean, "mean", "tokens"), "limit - mean", "tokens")
+    positive(positive(limit, "limit", "tokens") - positive(mean, "mean", "tokens"), "limit - mean", "tokens")
     s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1)
     quantiles = [NormalDist().inv_cdf((i + 0.5) / count) for i in range(count)]
     cut = lambda mu: [min(limit, math.exp(mu + s * z)) for z in quantiles]
@@ -303,6 +303,7 @@ def sum_of_larger(start, stop, a, b):
     >>> sum_of_larger(1, 4, (0, 2), (5, 0)) == max(2, 5) + max(4, 5) + max(6, 5) + max(8, 5)
     True
     """
+    finite(start, "start"), finite(stop, "stop")
     level, slope = a[0] - b[0], a[1] - b[1]
     crossing = -level / where(slope == 0, 1, slope)                   # may be infinite: cut to the range first
     turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)
@@ -316,6 +317,7 @@ def weights_read(step, rows):
     Equation: (W - R - embedding)/g + R - (E/g)(1 - s)^rows. R is replicated; of the routed experts E, each used by a token with
     probability s, the share (1 - s)^rows is met by no row. Assumptions: routing even and independent.
     """
+    rows = nonnegative(rows, "rows", "sequences")
     split = (step.weight_bytes - step.replicated_bytes - step.embedding_bytes) / step.gpus_per_copy + step.replicated_bytes
     return split - step.expert_bytes / step.gpus_per_copy * (1 - step.expert_share) ** rows
 
@@ -350,6 +352,7 @@ def decode(step, batch):
     step t reads its own entry too).
     """
     seconds = work = moved = stop = 0
+    batch = positive(batch, "batch", "sequences")
     pair = step.pair_flops if step.decode_pair_flops is None else step.decode_pair_flops
     entry = step.kv_copies * step.kv_bytes / step.gpus_per_copy
     for start, stop, alive, (level, slope) in _runs(step):
@@ -597,7 +600,7 @@ def sweep(config, chunk=2**14):
 # ------------------------------------------------------------------------------------------------------------------------ crossover
 def with_completion(config, tokens):
     """The same step with another mean completion (tokens); a distribution keeps its shape."""
-    scale = tokens / config.mean_completion
+    scale = positive(tokens, "tokens", "tokens") / config.mean_completion
     scaled = tuple((share, length * scale) for share, length in config.lengths)
     return replace(config, completion=scaled if isinstance(config.completion, tuple) else tokens)
 

@@ -136,8 +136,10 @@ def score_from_loss(loss_value, floor, ceiling, midpoint, width):
     Source: grattafiori2024llama3, section 3.2.1 (the two-step form; it prints no coefficients).
     """
     positive(width, "width", "nats/token")
-    positive(ceiling - floor, "ceiling minus floor", "points")
-    return floor + (ceiling - floor) / (1 + math.exp((finite(loss_value, "loss_value", "nats/token") - midpoint) / width))
+    positive(finite(ceiling, "ceiling", "points") - finite(floor, "floor", "points"), "ceiling minus floor", "points")
+    beyond = finite(loss_value, "loss_value", "nats/token") - finite(midpoint, "midpoint", "nats/token")
+    small = math.exp(-abs(beyond) / width)                 # never overflows
+    return floor + (ceiling - floor) * (small if beyond > 0 else 1) / (1 + small)
 
 
 def power_law(coefficient, exponent, flops):

@@ -18,9 +18,9 @@ from collections import deque
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import product
-from math import log
+from math import inf, log
 
-from .domain import nonnegative, one_of, whole
+from .domain import finite, nonnegative, one_of, positive, whole
 from .metrics import nearest_rank, request_seconds, ttft
 from .steptime import TICKS
 
@@ -96,6 +96,7 @@ def p95_times(run):
 
 def outstanding(run, time):
     """Requests that have arrived and not ended at a time (s)."""
+    finite(time, "time", "s")
     return sum(r.arrival <= time < r.last for r in run.requests)
 
 
@@ -363,7 +364,7 @@ def serve(load, engine, step_time):
 
 def relative_errors(run, measured):
     """Predicted over measured minus 1, for each of the four times, as a dict (dimensionless)."""
-    return {name: value / getattr(measured, name) - 1 for name, value in p95_times(run).items()}
+    return {name: value / positive(getattr(measured, name), name, "s") - 1 for name, value in p95_times(run).items()}
 
 
 def calibrate(engine, step_time, observations, factors=2):
@@ -382,11 +383,12 @@ def calibrate(engine, step_time, observations, factors=2):
         if shares not in known:
             tried = replace(step_time, mfu=shares[0], mbu=shares[-1])
             errors = [e for load, measured in observations for e in relative_errors(serve(load, engine, tried), measured).values()]
-            known[shares] = sum(log(1 + e)**2 for e in errors)
+            known[shares] = sum(log(1 + e)**2 if e > -1 else inf for e in errors)        # a predicted time of 0
         return known[shares]
 
     best = (0.5,) * factors
     for mesh, reach in ((0.1, 5), (0.025, 3), (0.006, 3), (0.001, 3)):
         axes = [[share for i in range(-reach, reach + 1) if 0 < (share := round(b + mesh * i, 3)) <= 1] for b in best]
         best = min(product(*axes), key=misfit)
+    finite(misfit(best), "least misfit (a predicted time is 0 with all shares)")
     return replace(step_time, mfu=best[0], mbu=best[-1])

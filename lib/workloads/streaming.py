@@ -129,7 +129,7 @@ def arrived_audio(arrivals, chunk, time):
     (40, 80)
     """
     durations, _ = _offsets(arrivals, chunk)
-    complete = accumulate(arrivals, max)
+    complete = accumulate((finite(arrival, "arrivals", "ms") for arrival in arrivals), max)
     return sum(duration for ready, duration in zip(complete, durations) if ready <= finite(time, "time", "ms"))
 
 
@@ -148,7 +148,7 @@ def heard(plays, start, end):
     >>> heard(playback([38, 58, 123, 98], 20, buffer=40), 110, 130)
     15
     """
-    nonnegative(end - start, "end - start", "ms")
+    nonnegative(finite(end, "end", "ms") - finite(start, "start", "ms"), "end - start", "ms")
     return sum(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
 
 

@@ -120,7 +120,8 @@ def latest(stages, deadline=None):
 
     Source: critical path method, backward pass.
     """
-    end = span(stages) if deadline is None else span(stages) + domain.nonnegative(deadline - span(stages), "deadline less span", "s")
+    end = span(stages) if deadline is None else domain.nonnegative(deadline, "deadline", "s")
+    domain.nonnegative(end - span(stages), "deadline less span", "s")
     ends, intervals = {}, {}
     for stage in reversed(ordered(stages)):
         intervals[stage.name] = Interval(ends.get(stage.name, end) - stage.seconds, ends.get(stage.name, end))

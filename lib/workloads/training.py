@@ -217,6 +217,7 @@ def elements_held(kept, event):
     >>> elements_held([Kept("x", "output", 0, 2, 35), Kept("y", "output", 1, 1, 55)], 1)
     90
     """
+    domain.whole(event, "event")
     return sum(k.elements for k in kept if k.start <= event <= k.end)
 
 
@@ -438,7 +439,7 @@ def pack(lengths, capacity):
     >>> pack([700, 300, 600, 400], 1000)
     [[700, 300], [600, 400]]
     """
-    sequences = []
+    sequences, capacity = [], domain.whole(capacity, "capacity", "tokens", least=1)
     for length in sorted(_some(lengths, "lengths"), reverse=True):
         domain.nonnegative(capacity - domain.whole(length, "length", "tokens", least=1), "capacity - length", "tokens")
         room = next((s for s in sequences if sum(s) + length <= capacity), None)
