@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from calculator_inputs import cases
 from conftest import ROOT
-from workloads import calculators, forms, plot, replay, rlstep, serving, steptime
+from workloads import calculators, flops, forms, plot, replay, rlstep, serving, steptime
 from workloads.arrivals import interleaved
 from workloads.calculators import CALCULATORS
 from workloads.hardware import accelerator
@@ -152,9 +152,14 @@ def test_training_by_hand():
 
 def test_rl_cycle_keeps_fewer_and_takes_longer():
     shown = values("rl-cycle", retained=0.25)
-    assert shown["generated"] == 512 / 0.25 and shown["generated_for"] > shown["generated"]
+    assert shown["generated"] == 64 and shown["generated_for"] > 64
     times = [seconds for _, seconds in shown["curve"]]
     assert times == sorted(times, reverse=True)
+    # by count: the work of 32 more samples is their prefill, decode and scoring; 16 are learned from as before
+    qwen = model("Qwen3-8B")
+    one = flops.forward(qwen, 1024, head="last").total + sum(flops.decode_step(qwen, 1024 + j).total for j in range(255)) + flops.forward(qwen, 1279).total
+    assert shown["step_flops"] - values("rl-cycle")["step_flops"] == close(32 * one)
+    assert values("rl-cycle")["seconds: sync"] == close(4 * 16_381_470_720 / 50e9)
     roles = [shown[f"seconds: {name}"] for name in ("rollout", "reward", "learner", "sync")]
     assert shown["round_seconds"] == close(sum(roles)) and values("rl-cycle", retained=0.25, staleness=8)["round_seconds"] == close(max(roles))
 

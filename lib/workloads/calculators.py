@@ -740,29 +740,29 @@ def _memory_bars(state, kept, gpus, card):
 @calculator(
     "rl-cycle", "RL cycle and the samples it keeps", "If only a part of the samples is kept, how long is a round, and what should be added: machines, or staleness?",
     num("retained", "Share of the generated samples that is kept", 0.5, "", 0.001, 1, PERCENT),
-    count("kept", "Samples kept for an update", 512, "samples", 1, 2**13, doublings(16, 2**13)),
-    count("rollout_gpus", "GPUs that generate", 8, "", 1, 10**5, doublings(1, 1024)),
+    count("kept", "Samples kept for an update", 16, "samples", 1, 2**13, doublings(4, 2**13)),
+    count("rollout_gpus", "GPUs that generate", 4, "", 1, 10**5, doublings(1, 1024)),
     count("staleness", "Updates that samples may lag behind", 0, "updates", 0, 64, range(0, 9)),
-    *group("Samples", num("completion", "Completion", 4096, "tokens", 2, 2**20, doublings(128, 2**17)), num("confidence", "Certainty wanted of having enough", 0.95, "", 0.01, 0.999999)),
-    *group("Machines", choice("model", "Model", list(models.models())), choice("accelerator", "Accelerator", CARDS),
+    *group("Samples", count("group", "Samples of a prompt", 4, "", 1, 1024, doublings(1, 64)), count("prompt_tokens", "Prompt", 1024, "tokens", 0, 2**20),
+           num("completion", "Completion", 256, "tokens", 2, 2**20, doublings(128, 2**17)), switch("shared_prompts", "One prefill for a group's prompt", False),
+           num("confidence", "Certainty wanted of having enough", 0.95, "", 0.01, 0.999999)),
+    *group("Machines", choice("model", "Model", ATTENTION), choice("accelerator", "Accelerator", CARDS),
            count("gpus", "GPUs that learn", 8, "", 1, 10**5, doublings(1, 1024)), count("gpus_per_copy", "GPUs that share one generating copy", 1, "", 1, 1024),
            num("mbu", "Share of the bandwidth reached (MBU)", ROUND.mbu, "", 0.001, 1, PERCENT), num("mfu", "Share of the compute peak reached (MFU)", ROUND.mfu, "", 0.001, 1, PERCENT)),
-    *group("Checking and transfer", num("reward_seconds", "Checking of the responses", 10, "s", 0, 10**5), choice("scheme", "New weights go out by", ("tree", "independent", "ring")),
+    *group("Checking and transfer", num("reward_seconds", "Checking of the responses", 2, "s", 0, 10**5), choice("scheme", "New weights go out by", ("independent", "tree", "ring")),
            num("link", "Link of a node", 50e9, "B/s", 1e6, 1e13)), exact=False)
-def cycle(kept, retained, confidence, completion, model, accelerator, rollout_gpus, gpus, gpus_per_copy, mbu, mfu, reward_seconds, scheme, link, staleness):
+def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, reward_seconds, scheme, link, staleness, **given):
     """Rounds of generation, checking, learning and weight transfer, against the share of samples that is kept."""
-    replicas = max(1, rollout_gpus // gpus_per_copy)
-    base = rlstep.for_model(models.model(model), hardware.accelerator(accelerator), prompts=kept, group=1, completion=completion, gpus=gpus, rollout_gpus=rollout_gpus,
-                            gpus_per_copy=gpus_per_copy, mbu=mbu, mfu=mfu, kept_samples=kept)
-    sync = rlcycle.weight_sync(base.weight_bytes, replicas, link, scheme, pieces=64 if scheme == "ring" else 1)
-
-    def roles(share):
-        step = rlstep.step(replace(base, prompts=rlcycle.expected_generated(kept, share)))
-        return rlcycle.step_roles(step, reward_seconds, sync.seconds)
+    replicas = max(1, given["rollout_gpus"] // gpus_per_copy)
+    base = rlstep.for_model(models.model(model), hardware.accelerator(accelerator), prompts=kept / group, group=group, kept_samples=kept, gpus_per_copy=gpus_per_copy,
+                            first_token="prefill", prefill_head="last", **given)
+    sync = rlcycle.weight_sync(base.weight_bytes, replicas, link, scheme, pieces=256 if scheme == "ring" else 1)
+    step_at = lambda share: rlstep.step(replace(base, prompts=rlcycle.expected_generated(kept, share) / group))
+    roles = lambda share: rlcycle.step_roles(step_at(share), reward_seconds, sync.seconds)
     now = roles(retained)
     times = {role.name: role.seconds for role in now}
     values = {"generated": rlcycle.expected_generated(kept, retained), "spread": rlcycle.generated_spread(kept, retained), "generated_for": rlcycle.generated_for(kept, retained, confidence),
-              "round_seconds": rlcycle.round_seconds(now, staleness), "loop_seconds": rlcycle.loop_seconds(now), "staleness_needed": rlcycle.staleness_needed(now),
+              "step_flops": step_at(retained).step_flops, "round_seconds": rlcycle.round_seconds(now, staleness), "loop_seconds": rlcycle.loop_seconds(now), "staleness_needed": rlcycle.staleness_needed(now),
               **{f"seconds: {name}": s for name, s in times.items()}, "curve": [[share, rlcycle.round_seconds(roles(share), staleness)] for share in PERCENT]}
     slowest = max(times, key=times.get)
     text = (f"{number(values['generated'], 4)} samples must be generated on average to keep {number(kept)}; a round takes {clock(values['round_seconds'])}, "
