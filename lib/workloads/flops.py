@@ -13,8 +13,8 @@ from .models import matrices, with_attention
 def pairs(new, past=0, causal=True):
     """Query-key pairs (count) when new tokens attend to themselves and to a past, in one sequence.
 
-    Equation: causal n(n + 1)/2 + n p; full n (n + p).
-    Parameters: new, tokens n computed in this call; past, tokens p already in the cache; causal, whether a token sees
+    Equation: causal P(P + 1)/2 + P S; full P (P + S).
+    Parameters: new, tokens P computed in this call; past, tokens S already in the cache; causal, whether a token sees
     only itself and what precedes it (a kernel that multiplies the whole square and masks it does the full count).
     Returns: pairs.
     Raises: ValueError unless new is a whole number of at least 0 and past at least 0.
@@ -32,7 +32,7 @@ def pairs(new, past=0, causal=True):
 def attention_flops_per_pair(model, absorbed=False):
     """FLOPs of scores and values for one query-key pair, over all layers and heads (FLOP/pair).
 
-    Equation: 2 L heads (width of a key + width of a value); with ordinary heads 4 L heads head_dim.
+    Equation: 2 layers heads (width of a key + width of a value); with ordinary heads 4 layers heads head_dim.
     Parameters: model, a Model; absorbed, for MLA only: queries meet the cached latent itself (width latent + rope_dim for
     scores, latent for values) instead of keys and values expanded from it.
     Returns: FLOP/pair.

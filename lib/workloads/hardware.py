@@ -13,7 +13,8 @@ class Accelerator:
 
     Parameters: name; memory_bytes (B); bandwidth, memory bandwidth (B/s); peaks, dense FLOP/s by precision; label, the
     memory size as it is sold; source, the documents behind the numbers.
-    Assumptions: peaks are dense. A vendor's figure "with sparsity" is twice the dense one and stands in the table only.
+    Assumptions: peaks are dense. A vendor's figure "with sparsity" is twice the dense one and stands in the table only. The label is
+    read in powers of ten; drivers of cards with stacked memory report about 7% more, so what fits here fits the card.
     Raises: ValueError for a number that is not finite and above 0.
     """
 

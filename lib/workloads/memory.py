@@ -41,8 +41,8 @@ def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
 def kv_bytes_per_token(model, bytes_per_value=2):
     """Bytes of KV cache that one token of one sequence takes, over all layers (B/token).
 
-    Equation: L kv_heads (head_dim + value_dim) b, that is 2 L kv_heads head_dim b for keys and values of equal width;
-    MLA keeps one latent and one rotary key for all heads: L (latent + rope_dim) b.
+    Equation: layers kv_heads (head_dim + value_dim) b, that is 2 layers kv_heads head_dim b for equal widths of keys and
+    values; MLA keeps one latent and one rotary key for all heads: layers (latent + rope_dim) b.
     Parameters: model, a Model; bytes_per_value, b: 2 for BF16, 1 for FP8, 0.75 for 6 bits.
 
     >>> from workloads.models import model
@@ -71,7 +71,7 @@ def kv_bytes(model, tokens, batch=1, bytes_per_value=2):
 def state_bytes(model, batch=1):
     """Bytes of state that recurrent models keep, whatever the length of the sequences.
 
-    Equation: batch x L x (heads head_dim state_dim b_matrix + vector_values b_vector).
+    Equation: batch x layers x (heads head_dim state_dim b_matrix + vector_values b_vector), b: bytes per value.
     Parameters: model, a RecurrentModel; batch, sequences.
 
     >>> from workloads.models import model
