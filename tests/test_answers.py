@@ -1,4 +1,5 @@
 """`answer`: right values, slips and hints; the stored data; exercises whose tests lean on nothing but starter and asked quantities."""
+
 import contextlib
 import io
 import json
@@ -11,8 +12,8 @@ from workloads import answers
 from workloads.answers import answer
 
 sys.path.insert(0, str(ROOT / "book/_site"))
-import assignment  # noqa: E402
-import seal  # noqa: E402
+import assignment
+import seal
 
 EXERCISES = assignment.exercises()
 every = pytest.mark.parametrize("exercise", EXERCISES)
@@ -25,11 +26,26 @@ def kinds(verdicts):
 @pytest.fixture
 def stored(monkeypatch):
     """An exercise of known values, sealed as the tool does it."""
-    names = {"time": 300.0, "gain": -2.0, "nothing": 0, "bytes": 4 * 2**30, "calls": 1023, "share": 0.25, "best": "Smaller", "by_model": {"a": 5.0, "b": 70.0}}
-    quantities = {"time": {"unit": "s", "slips": [{"value": "time / 2", "hint": "that is one way"}, {"value": "time * 1.001", "hint": "so close"}]},
-                  "gain": {"unit": "ratio"}, "nothing": {"unit": "steps", "slips": [{"value": "7", "hint": "seven"}]}, "bytes": {"unit": "B"},
-                  "calls": {"unit": "calls"}, "share": {"unit": "fraction"}, "best": {"unit": "text", "slips": [{"value": "'equal'", "hint": "not quite"}]},
-                  "by_model": {"unit": "tokens", "slips": [{"value": "{'a': 6.0}", "hint": "six"}]}}
+    names = {
+        "time": 300.0,
+        "gain": -2.0,
+        "nothing": 0,
+        "bytes": 4 * 2**30,
+        "calls": 1023,
+        "share": 0.25,
+        "best": "Smaller",
+        "by_model": {"a": 5.0, "b": 70.0},
+    }
+    quantities = {
+        "time": {"unit": "s", "slips": [{"value": "time / 2", "hint": "that is one way"}, {"value": "time * 1.001", "hint": "so close"}]},
+        "gain": {"unit": "ratio"},
+        "nothing": {"unit": "steps", "slips": [{"value": "7", "hint": "seven"}]},
+        "bytes": {"unit": "B"},
+        "calls": {"unit": "calls"},
+        "share": {"unit": "fraction"},
+        "best": {"unit": "text", "slips": [{"value": "'equal'", "hint": "not quite"}]},
+        "by_model": {"unit": "tokens", "slips": [{"value": "{'a': 6.0}", "hint": "six"}]},
+    }
     data = json.loads(json.dumps({"x": seal.sealed("x", quantities, names)}))
     monkeypatch.setattr(answers, "exercises", lambda: data)
     return names
@@ -42,7 +58,15 @@ def test_the_right_values_are_right(stored):
 
 def test_the_tolerance_is_the_same_on_both_sides(stored):
     """Within a millionth right, within half a per cent a rounded figure, beyond that neither."""
-    for off, kind in ((1 + 0.9e-6, "right"), (1 - 0.9e-6, "right"), (1 + 2e-6, "rounded"), (1.0049, "rounded"), (1 / 1.0049, "rounded"), (1.0051, "open"), (1 / 1.0051, "open")):
+    for off, kind in (
+        (1 + 0.9e-6, "right"),
+        (1 - 0.9e-6, "right"),
+        (1 + 2e-6, "rounded"),
+        (1.0049, "rounded"),
+        (1 / 1.0049, "rounded"),
+        (1.0051, "open"),
+        (1 / 1.0051, "open"),
+    ):
         assert kinds(answer("x", time=300 * off)) == {"time": kind}, off
 
 
@@ -65,14 +89,28 @@ def test_another_value_gets_unit_and_size_and_not_the_answer(stored):
     assert answer("x", best=3).all[0].text == "not yet; expected: a text" and answer("x", time="3").all[0].kind == "open"
 
 
-@pytest.mark.parametrize(("values", "kind"), [
-    ({"time": -300}, "sign"), ({"time": 0.3}, "scale"), ({"time": 5}, "scale"), ({"bytes": 4}, "open"), ({"bytes": 4 * 1.073741824e9 / 1.073741824}, "scale"),
-    ({"bytes": 2**29}, "scale"), ({"share": 25}, "scale"), ({"calls": 8 * 1023}, "open"), ({"gain": 2}, "sign"), ({"time": 0}, "open")])
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({"time": -300}, "sign"),
+        ({"time": 0.3}, "scale"),
+        ({"time": 5}, "scale"),
+        ({"bytes": 4}, "open"),
+        ({"bytes": 4 * 1.073741824e9 / 1.073741824}, "scale"),
+        ({"bytes": 2**29}, "scale"),
+        ({"share": 25}, "scale"),
+        ({"calls": 8 * 1023}, "open"),
+        ({"gain": 2}, "sign"),
+        ({"time": 0}, "open"),
+    ],
+)
 def test_a_wrong_unit_is_told_from_a_wrong_value(stored, values, kind):
     assert set(kinds(answer("x", **values)).values()) == {kind}
 
 
-@pytest.mark.parametrize("values", [{"time": math.nan}, {"time": math.inf}, {"time": None}, {"time": [1, "x", None]}, {"tim": 3}, {"by_model": {"c": 1}}, {}])
+@pytest.mark.parametrize(
+    "values", [{"time": math.nan}, {"time": math.inf}, {"time": None}, {"time": [1, "x", None]}, {"tim": 3}, {"by_model": {"c": 1}}, {}]
+)
 def test_what_is_no_answer_is_refused(stored, values):
     with pytest.raises(ValueError, match="time|by_model|values"):
         answer("x", **values)
@@ -107,6 +145,7 @@ def solved():
         if exercise not in found:
             found[exercise] = seal.solved(EXERCISES[exercise])
         return found[exercise]
+
     return run
 
 
@@ -169,7 +208,7 @@ def test_each_test_cell_leans_on_the_starter_and_the_asked_quantities_alone(exer
 @every
 def test_every_quantity_that_a_test_reads_can_be_checked(exercise, solved):
     """What the solutions define and the tests read is asked for, so `answer` knows it; and the starter calls `answer` for it."""
-    nb, (quantities, opened) = assignment.read(EXERCISES[exercise]), seal.table(EXERCISES[exercise])
+    nb, (quantities, _) = assignment.read(EXERCISES[exercise]), seal.table(EXERCISES[exercise])
     named = set()
     for cell in nb["cells"]:
         if cell["cell_type"] == "code" and assignment.source(cell).startswith("answer("):

@@ -3,6 +3,7 @@
 A starter is the solved notebook minus its holes: solution regions become stubs, hidden tests and outputs go. The result equals
 that of nbgrader's generate_assignment, checksums included, and needs nothing but Python. `source` is for the one who grades.
 """
+
 import argparse
 import copy
 import hashlib
@@ -77,7 +78,14 @@ def without(text, begin, end, stub=()):
 
 def checksum(cell):
     """nbgrader's checksum of a cell: its text, type, roles, id and points."""
-    parts = [source(cell), cell["cell_type"], str(role(cell, "grade")), str(role(cell, "solution")), str(locked(cell)), cell["metadata"]["nbgrader"]["grade_id"]]
+    parts = [
+        source(cell),
+        cell["cell_type"],
+        str(role(cell, "grade")),
+        str(role(cell, "solution")),
+        str(locked(cell)),
+        cell["metadata"]["nbgrader"]["grade_id"],
+    ]
     if role(cell, "grade"):
         parts.append(str(float(cell["metadata"]["nbgrader"]["points"])))
     return hashlib.md5("".join(parts).encode(), usedforsecurity=False).hexdigest()

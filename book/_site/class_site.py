@@ -2,6 +2,7 @@
 
 The pages show the outputs that the notebooks store; nothing runs. At the end the built site is searched for the solutions.
 """
+
 import argparse
 import html
 import json
@@ -10,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import assignment
@@ -17,7 +19,7 @@ import assignment
 ROOT = assignment.ROOT
 KEPT = ("_config.yml", "_toc.yml", "book", "lib")
 LEFT_OUT = shutil.ignore_patterns("node_modules", "__pycache__", ".ipynb_checkpoints", "*.egg-info", "answers.toml")
-SHINGLE = 6                                           # words in a row that count as a copy
+SHINGLE = 6  # words in a row that count as a copy
 
 
 def page(nb):
@@ -57,7 +59,7 @@ def words(text):
 
 def shingles(text):
     found = words(text)
-    return {" ".join(found[i:i + SHINGLE]) for i in range(len(found) - SHINGLE + 1)}
+    return {" ".join(found[i : i + SHINGLE]) for i in range(len(found) - SHINGLE + 1)}
 
 
 def hidden(nb):
@@ -87,28 +89,30 @@ def plain(name, text):
     return text.replace("\\n", "\n")
 
 
-def leaks(site, root=ROOT):
-    """{file: solution texts found in it}: runs of words of a solution that no chapter and no starter has."""
-    solved = {name: assignment.read(path) for name, path in assignment.exercises(root).items()}
-    public = set()
-    for path in (root / "book").rglob("*.ipynb"):
-        if "node_modules" not in path.parts:
-            public |= shingles(plain(path.name, path.read_text(encoding="utf-8")))
-    for path in (root / "lib").rglob("*.py"):
-        public |= shingles(path.read_text(encoding="utf-8"))
-    for nb in solved.values():
-        public |= shingles("\n".join(assignment.source(c) for c in page(nb)["cells"]))
-    secret = set().union(*(shingles(text) for nb in solved.values() for text in hidden(nb))) - public
-    found = {}
-    for name, text in texts(site):
-        if common := shingles(plain(name, text)) & secret:
-            found[name] = sorted(common)
-    return found
+@cache
+def secrets(root=ROOT):
+    """Runs of words of the solutions that stand in no chapter, no starter and not in the library."""
+    solved = [assignment.read(path) for path in assignment.exercises(root).values()]
+    public = [plain(p.name, p.read_text(encoding="utf-8")) for p in (root / "book").rglob("*.ipynb") if "node_modules" not in p.parts]
+    public += [p.read_text(encoding="utf-8") for p in (root / "lib").rglob("*.py")]
+    public += ["\n".join(map(assignment.source, page(nb)["cells"])) for nb in solved]
+    return set().union(*(shingles(text) for nb in solved for text in hidden(nb))) - set().union(*map(shingles, public))
+
+
+def leaks(site):
+    """{file: solution texts found in it} for the files of a built site."""
+    found = {name: shingles(plain(name, text)) & secrets() for name, text in texts(site)}
+    return {name: sorted(common) for name, common in found.items() if common}
 
 
 def build(target):
     """Run Sphinx on the copied tree; the folder of the site."""
-    run = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", str(target), "-W", "-n", "--keep-going", "--quiet"], capture_output=True, text=True, cwd=target)
+    run = subprocess.run(
+        [Path(sys.executable).with_name("jupyter-book"), "build", str(target), "-W", "-n", "--keep-going", "--quiet"],
+        capture_output=True,
+        text=True,
+        cwd=target,
+    )
     if run.returncode:
         sys.exit(run.stdout + run.stderr)
     return target / "_build/html"

@@ -1,4 +1,5 @@
 """The feedback page of one student: marks, comments, and the notebooks as they ran, in one file that loads nothing and runs nothing."""
+
 import base64
 import html
 import re
@@ -7,16 +8,24 @@ import assignment
 import mistune
 from latex2mathml.converter import convert
 
-LONGEST = 10_000                                  # characters of an output that are shown
+LONGEST = 10_000  # characters of an output that are shown
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 STYLE = """
-:root { color-scheme: light dark; --ink: #1f2933; --paper: #fff; --soft: #f2f4f7; --line: #c3cbd4; --good: #0a6b51; --bad: #a33b00; --wait: #6d5200 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --paper: #16191d; --soft: #22272d; --line: #4a525c; --good: #5fd0ac; --bad: #ff9a66; --wait: #e5c15a } }
+:root { color-scheme: light dark; --ink: #1f2933; --paper: #fff; --soft: #f2f4f7; --line: #c3cbd4; --good: #0a6b51; --bad: #a33b00;
+  --wait: #6d5200 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --paper: #16191d; --soft: #22272d; --line: #4a525c; --good: #5fd0ac;
+  --bad: #ff9a66; --wait: #e5c15a } }
 body { margin: 0 auto; max-width: 50rem; padding: 1rem; font: 1rem/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper) }
-table { border-collapse: collapse; display: block; overflow-x: auto } th, td { border-bottom: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top }
-td.points { text-align: right; white-space: nowrap } pre { background: var(--soft); padding: .6rem; overflow-x: auto; margin: .4rem 0; font-size: .875rem }
-.output { border-left: 3px solid var(--line) } .mark { border: 1px solid; border-radius: .3rem; padding: .3rem .6rem; margin: .4rem 0 }
-.full { color: var(--good) } .lost { color: var(--bad) } .waits { color: var(--wait) } img { max-width: 100%; background: #fff } section { border-top: 2px solid var(--line); margin-top: 2rem }
+table { border-collapse: collapse; display: block; overflow-x: auto }
+th, td { border-bottom: 1px solid var(--line); padding: .25rem .6rem; text-align: left; vertical-align: top }
+td.points { text-align: right; white-space: nowrap }
+a { color: inherit }
+pre { background: var(--soft); padding: .6rem; overflow-x: auto; margin: .4rem 0; font-size: .875rem }
+.output { border-left: 3px solid var(--line) }
+.mark { border: 1px solid; border-radius: .3rem; padding: .3rem .6rem; margin: .4rem 0 }
+.full { color: var(--good) } .lost { color: var(--bad) } .waits { color: var(--wait) }
+img { max-width: 100%; background: #fff }
+section { border-top: 2px solid var(--line); margin-top: 2rem }
 """
 
 
@@ -43,7 +52,7 @@ class Renderer(mistune.HTMLRenderer):
 def _math(tex, display):
     try:
         return convert(tex, display="block" if display else "inline")
-    except Exception:                              # what the converter can't set stays as it was written
+    except Exception:  # what the converter can't set stays as it was written
         return f"<code>{esc(tex)}</code>"
 
 
@@ -72,7 +81,8 @@ def output(item):
         return f'<div class="output">{markdown(cut(data["text/markdown"]))}</div>'
     if "image/svg+xml" in data:
         title = re.search(r"<title[^>]*>([^<]*)</title>", data["image/svg+xml"])
-        return f'<img alt="{esc(html.unescape(title[1]) if title else "figure")}" src="data:image/svg+xml;base64,{base64.b64encode(data["image/svg+xml"].encode()).decode()}">'
+        alt, packed = html.unescape(title[1]) if title else "figure", base64.b64encode(data["image/svg+xml"].encode()).decode()
+        return f'<img alt="{esc(alt)}" src="data:image/svg+xml;base64,{packed}">'
     if "image/png" in data:
         return f'<img alt="figure" src="data:image/png;base64,{esc(re.sub(r"[^A-Za-z0-9+/=]", "", data["image/png"]))}">'
     return f'<pre class="output">{esc(cut(data.get("text/plain", "")))}</pre>'
@@ -86,39 +96,54 @@ def points(question):
     return f"waits for a mark, {question.max:g} possible" if question.points is None else f"{question.points:g} of {question.max:g}"
 
 
+def mark(question):
+    """What a question was worth, and why, behind its cell."""
+    comment = f"<br>{esc(question.comment)}" if question.comment else ""
+    name = esc(question.question)
+    return f'<p class="mark {state(question)}" id="{name}"><b>{name}</b>: {points(question)}{comment}</p>'
+
+
+def line(question):
+    """The question's line in the table at the top."""
+    name = esc(question.question)
+    return (
+        f'<tr><td>{esc(question.exercise)}</td><td><a href="#{name}">{name}</a></td>'
+        f'<td class="points {state(question)}">{points(question)}</td><td>{esc(question.comment)}</td></tr>'
+    )
+
+
 def cell(item, questions):
     text = assignment.source(item)
     body = markdown(text) if item["cell_type"] == "markdown" else f"<pre>{esc(text)}</pre>"
-    shown = "".join(map(output, item.get("outputs", [])))
     question = questions.get(item["metadata"].get("nbgrader", {}).get("grade_id"))
-    if question is None:
-        return body + shown
-    comment = f"<br>{esc(question.comment)}" if question.comment else ""
-    return f'{body}{shown}<p class="mark {state(question)}" id="{esc(question.question)}"><b>{esc(question.question)}</b>: {points(question)}{comment}</p>'
+    return body + "".join(map(output, item.get("outputs", []))) + (mark(question) if question else "")
+
+
+def section(exercise, questions, nb, remarks):
+    """One exercise: remarks, the notebook as it ran, and questions whose cells are missing."""
+    cells = nb["cells"] if nb else []
+    there = {c["metadata"].get("nbgrader", {}).get("grade_id") for c in cells}
+    parts = [f'<p class="lost">{esc(r)}</p>' for r in remarks]
+    parts += [cell(c, questions) for c in cells] or [f"<h1>{esc(exercise)}</h1>"]
+    parts += [mark(q) for name, q in questions.items() if name not in there]
+    lowered = re.sub(r"<(/?)h([1-5])", lambda m: f"<{m[1]}h{int(m[2]) + 1}", "".join(parts))  # the page has a main heading of its own
+    return f'<section aria-label="{esc(exercise)}">{lowered}</section>'
 
 
 def page(student, name, questions, notebooks):
     """HTML of a student's page; notebooks as {exercise: (notebook or None, remarks)}."""
     total, most = sum(q.points or 0 for q in questions), sum(q.max for q in questions)
     waits = sum(q.max for q in questions if q.points is None)
-    lines = "".join(f'<tr><td>{esc(q.exercise)}</td><td><a href="#{esc(q.question)}">{esc(q.question)}</a></td><td class="points {state(q)}">{points(q)}</td><td>{esc(q.comment)}</td></tr>' for q in questions)
-    sections = []
-    for exercise, (nb, remarks) in notebooks.items():
-        own = {q.question: q for q in questions if q.exercise == exercise}
-        shown = [c for c in nb["cells"]] if nb else []
-        there = {c["metadata"].get("nbgrader", {}).get("grade_id") for c in shown}
-        lost = "".join(f'<p class="mark {state(q)}" id="{esc(q.question)}"><b>{esc(q.question)}</b>: {points(q)}<br>{esc(q.comment)}</p>' for q in own.values() if q.question not in there)
-        notes = "".join(f'<p class="lost">{esc(r)}</p>' for r in remarks)
-        sections.append(f'<section aria-label="{esc(exercise)}">{notes}{"".join(cell(c, own) for c in shown) or f"<h1>{esc(exercise)}</h1>"}{lost}</section>')
-    body = re.sub(r"<(/?)h([1-5])", lambda m: f"<{m[1]}h{int(m[2]) + 1}", "".join(sections))        # the page has a main heading of its own
     waiting = f"; {waits:g} wait for a mark" if waits else ""
+    sections = [section(e, {q.question: q for q in questions if q.exercise == e}, *notebooks[e]) for e in notebooks]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <title>{esc(name)}: {esc(student)}</title><style>{STYLE}</style></head><body>
 <h1>{esc(name)}: {esc(student)}</h1>
 <p><b>{total:g} of {most:g} points</b>{waiting}.</p>
-<table><thead><tr><th>exercise</th><th>question</th><th>points</th><th>remark</th></tr></thead><tbody>{lines}</tbody></table>
-{body}
+<table><thead><tr><th>exercise</th><th>question</th><th>points</th><th>remark</th></tr></thead>
+<tbody>{"".join(map(line, questions))}</tbody></table>
+{"".join(sections)}
 </body></html>
 """

@@ -10,6 +10,7 @@ nbgrader keeps the gradebook and decides the points; the cells run under `sandbo
 
 `--collect` runs nothing: it reads questions.csv and the gradebook and writes marks and pages anew.
 """
+
 import argparse
 import csv
 import json
@@ -22,12 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import assignment
-import feedback
 import sandbox
 
 ROOT = assignment.ROOT
 STUDENT = re.compile(r"\w[\w.@-]*")
-LARGEST = 8 * 2**20                                 # bytes of a notebook that is looked at
+LARGEST = 8 * 2**20  # bytes of a notebook that is looked at
 HAND, TEST, NOTHING = "by hand", "test", "no answer"
 COLUMNS = ("student", "exercise", "question", "how", "points", "max", "comment")
 
@@ -37,7 +37,7 @@ class Report:
     """What was noticed about one notebook before and while it ran."""
 
     refused: str = ""
-    missing: list = field(default_factory=list)     # graded cells that were removed
+    missing: list = field(default_factory=list)  # graded cells that were removed
     notes: list = field(default_factory=list)
 
 
@@ -123,8 +123,12 @@ def restored(nb, starter):
         cells.append(new | {"outputs": [], "execution_count": None} if kind == "code" else new)
     report.missing = [n for n, c in known.items() if assignment.role(c, "grade") and n not in seen]
     report.notes += [f"{n}: the cell was removed; no points" for n in report.missing]
-    return {"cells": cells, "metadata": {k: starter["metadata"][k] for k in ("kernelspec", "language_info") if k in starter["metadata"]},
-            "nbformat": 4, "nbformat_minor": 5}, report
+    return {
+        "cells": cells,
+        "metadata": {k: starter["metadata"][k] for k in ("kernelspec", "language_info") if k in starter["metadata"]},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }, report
 
 
 # The run: nbgrader, with cells executed in the sandbox
@@ -160,6 +164,7 @@ def configuration(course, execute):
     from nbgrader.converters import Autograde
     from nbgrader.preprocessors import Execute
     from traitlets.config import Config
+
     c = Config()
     c.CourseDirectory.root = str(course)
     c.CourseDirectory.submitted_directory = "checked"
@@ -196,6 +201,7 @@ def graded(course, name, exercises, folder, limits, isolation):
     """Run and grade all submissions of an assignment; {(student, exercise): report}."""
     from nbgrader.api import Gradebook
     from nbgrader.apps import NbGraderAPI
+
     reports = {}
     config = configuration(course, execution(limits, isolation, [course, folder], course / "set-aside", reports))
     assignment.assign(exercises, course, name)
@@ -243,12 +249,13 @@ def by_hand(path):
 def mark(course, name, marks):
     """Enter marks by hand into the gradebook."""
     from nbgrader.api import Gradebook, MissingEntry
+
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         for (student, exercise, question), (points, comment) in marks.items():
             try:
                 grade = book.find_grade(question, exercise, name, student)
             except MissingEntry:
-                continue                             # of another assignment
+                continue  # of another assignment
             grade.manual_score, grade.needs_manual_grade = points, False
             book.find_comment(question, exercise, name, student).manual_comment = comment or None
         book.db.commit()
@@ -271,7 +278,9 @@ def failures(nb):
     for cell in nb["cells"]:
         why = failure(cell) if cell["cell_type"] == "code" else ""
         if assignment.role(cell, "grade") and not assignment.role(cell, "solution"):
-            found[cell["metadata"]["nbgrader"].get("grade_id")] = why and (f"{earlier}; then {why}" if earlier else why)
+            found[cell["metadata"]["nbgrader"].get("grade_id")] = why and (
+                f"{earlier}; then {why}" if earlier and not why.startswith("NotRun") else why
+            )
             earlier = ""
         elif why and not earlier:
             earlier = "not answered" if why == "NotImplementedError" else why
@@ -281,6 +290,7 @@ def failures(nb):
 def questions(course, name, reports):
     """All questions of all students, from the gradebook, the run notebooks and the reports."""
     from nbgrader.api import Gradebook
+
     found = []
     with Gradebook(f"sqlite:///{course / 'gradebook.db'}") as book:
         for submission in sorted(book.assignment_submissions(name), key=lambda s: s.student.id):
@@ -289,7 +299,11 @@ def questions(course, name, reports):
                 report = reports.get((student, notebook.name), Report())
                 ran = course / "autograded" / student / name / f"{notebook.name}.ipynb"
                 failed = failures(assignment.read(ran)) if ran.exists() and not report.refused else {}
-                order = [c["metadata"]["nbgrader"]["grade_id"] for c in assignment.read(assignment.exercises()[notebook.name])["cells"] if assignment.role(c, "grade")]
+                order = [
+                    c["metadata"]["nbgrader"]["grade_id"]
+                    for c in assignment.read(assignment.exercises()[notebook.name])["cells"]
+                    if assignment.role(c, "grade")
+                ]
                 for grade in sorted(notebook.grades, key=lambda g: order.index(g.name)):
                     hand = any(s.name == grade.name for s in notebook.notebook.solution_cells)
                     comments = [c.comment for c in notebook.comments if c.name == grade.name and c.comment]
@@ -297,7 +311,11 @@ def questions(course, name, reports):
                     how = TEST if not hand else HAND if waits or grade.manual_score is not None else NOTHING
                     why = report.refused or ("the cell was removed" if grade.name in report.missing else failed.get(grade.name, ""))
                     comment = comments[0] if comments and not report.refused else why
-                    found.append(Question(student, notebook.name, grade.name, how, None if waits else float(grade.score), float(grade.max_score), comment))
+                    found.append(
+                        Question(
+                            student, notebook.name, grade.name, how, None if waits else float(grade.score), float(grade.max_score), comment
+                        )
+                    )
     return found
 
 
@@ -311,7 +329,17 @@ def write_tables(course, found, reports):
         table = csv.writer(file)
         table.writerow(COLUMNS)
         for q in found:
-            table.writerow([_cell(q.student), q.exercise, q.question, q.how, "" if q.points is None else f"{q.points:g}", f"{q.max:g}", _cell(q.comment)])
+            table.writerow(
+                [
+                    _cell(q.student),
+                    q.exercise,
+                    q.question,
+                    q.how,
+                    "" if q.points is None else f"{q.points:g}",
+                    f"{q.max:g}",
+                    _cell(q.comment),
+                ]
+            )
     exercises = list(dict.fromkeys(q.exercise for q in found))
     with (course / "marks.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
@@ -321,12 +349,28 @@ def write_tables(course, found, reports):
             sums = {e: sum(q.points or 0 for q in own if q.exercise == e) for e in exercises}
             waits = sum(q.max for q in own if q.points is None)
             remarks = [f"{e}: {n}" for e in exercises if (r := reports.get((student, e))) for n in ([r.refused] if r.refused else r.notes)]
-            table.writerow([_cell(student), f"{sum(sums.values()):g}", f"{sum(q.max for q in own):g}", f"{waits:g}", *(f"{s:g}" for s in sums.values()), _cell("; ".join(remarks))])
+            table.writerow(
+                [
+                    _cell(student),
+                    f"{sum(sums.values()):g}",
+                    f"{sum(q.max for q in own):g}",
+                    f"{waits:g}",
+                    *(f"{s:g}" for s in sums.values()),
+                    _cell("; ".join(remarks)),
+                ]
+            )
 
 
 def kept_reports(path):
     """Reports of the last run, by student and exercise."""
-    return {(r["student"], r["exercise"]): Report(r["refused"], r["missing"], r["notes"]) for r in json.loads(path.read_text(encoding="utf-8"))} if path.exists() else {}
+    return (
+        {
+            (r["student"], r["exercise"]): Report(r["refused"], r["missing"], r["notes"])
+            for r in json.loads(path.read_text(encoding="utf-8"))
+        }
+        if path.exists()
+        else {}
+    )
 
 
 def keep_reports(path, reports):
@@ -336,6 +380,8 @@ def keep_reports(path, reports):
 
 def finish(course, name, reports):
     """Enter the marks by hand, then write the tables and the pages."""
+    import feedback
+
     mark(course, name, by_hand(course / "questions.csv"))
     found = questions(course, name, reports)
     write_tables(course, found, reports)
@@ -347,7 +393,10 @@ def finish(course, name, reports):
         for exercise in dict.fromkeys(q.exercise for q in own):
             path = course / "autograded" / student / name / f"{exercise}.ipynb"
             report = reports.get((student, exercise), Report())
-            notebooks[exercise] = (assignment.read(path) if path.exists() and not report.refused else None), [report.refused] * bool(report.refused) + report.notes
+            notebooks[exercise] = (
+                (assignment.read(path) if path.exists() and not report.refused else None),
+                [report.refused] * bool(report.refused) + report.notes,
+            )
         (pages / f"{student}.html").write_text(feedback.page(student, name, own, notebooks), encoding="utf-8")
     return found
 
@@ -365,8 +414,8 @@ def main():
     a = parser.parse_args()
     course = a.course.resolve()
     course.mkdir(parents=True, exist_ok=True)
-    warnings.filterwarnings("ignore", message="Object of type")               # nbgrader's use of SQLAlchemy
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"        # nbgrader calls alembic
+    warnings.filterwarnings("ignore", message="Object of type")  # nbgrader's use of SQLAlchemy
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader calls alembic
     try:
         if a.collect:
             reports = kept_reports(course / "reports.json")
@@ -374,7 +423,10 @@ def main():
             if a.submissions is None:
                 raise ValueError("submissions: name the folder that holds one folder a student")
             folder = a.submissions.resolve()
-            names = a.exercises or sorted({e for place in submissions(folder).values() for e in handed_in(place)} & set(assignment.exercises()))
+            submissions(folder)
+            names = a.exercises or sorted(
+                {e for place in submissions(folder).values() for e in handed_in(place)} & set(assignment.exercises())
+            )
             if a.isolation == "auto" and not sandbox.boxes():
                 print("bubblewrap is missing or may not work here: the code of the submissions runs under limits only", file=sys.stderr)
             reports = graded(course, a.name, names, folder, sandbox.Limits(seconds=a.seconds, memory=a.memory), a.isolation)
@@ -383,7 +435,10 @@ def main():
     except (ValueError, RuntimeError) as error:
         sys.exit(f"grade: {error}")
     waits = sum(q.points is None for q in found)
-    print(f"Marks: {course / 'marks.csv'}; feedback: {course / 'feedback'}" + (f"; {waits} answers wait for a mark in {course / 'questions.csv'}" if waits else ""))
+    print(
+        f"Marks: {course / 'marks.csv'}; feedback: {course / 'feedback'}"
+        + (f"; {waits} answers wait for a mark in {course / 'questions.csv'}" if waits else "")
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ the one who grades can; `watched` then notices and undoes changes in the folders
 Neither protects from code that forges its own results: tests run in the kernel of the code they test. Nor is the Linux kernel of the
 machine a border against someone who knows a hole in it; for that use a container or virtual machine of its own.
 """
+
 import argparse
 import contextlib
 import ctypes
@@ -26,9 +27,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv/bin/python"               # the book's environment: students' code runs with the versions of the book
+PYTHON = ROOT / ".venv/bin/python"  # the book's environment: students' code runs with the versions of the book
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
-GRACE = 20                                       # s for starting and stopping, on top of the time for the cells
+GRACE = 20  # s for starting and stopping, on top of the time for the cells
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,19 @@ def error(name, text):
 
 def _environment(home):
     kept = {k: os.environ[k] for k in ("LANG", "LC_ALL", "TZ") if k in os.environ}
-    return kept | {"PATH": f"{PYTHON.parent}:/usr/bin:/bin", "HOME": home, "TMPDIR": home, "MPLCONFIGDIR": f"{home}/.mpl", "IPYTHONDIR": f"{home}/.ipython",
-                   "JUPYTER_RUNTIME_DIR": f"{home}/.jupyter", "USER": "student", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
-                   "PYDEVD_DISABLE_FILE_VALIDATION": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | {
+        "PATH": f"{PYTHON.parent}:/usr/bin:/bin",
+        "HOME": home,
+        "TMPDIR": home,
+        "MPLCONFIGDIR": f"{home}/.mpl",
+        "IPYTHONDIR": f"{home}/.ipython",
+        "JUPYTER_RUNTIME_DIR": f"{home}/.jupyter",
+        "USER": "student",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 @cache
@@ -76,9 +87,41 @@ def _boxed(limits):
     seen = [str(p) for p in (*SYSTEM, _base(), PYTHON.parents[1], ROOT / "lib", Path(__file__))]
     mounts = [word for path in dict.fromkeys(seen) for word in ("--ro-bind-try", path, path)]
     environment = [word for k, v in _environment("/tmp/work").items() for word in ("--setenv", k, v)]
-    return ["bwrap", "--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--die-with-parent", "--new-session", "--hostname", "student",
-            *mounts, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--size", str(limits.disk), "--tmpfs", "/tmp", "--dir", "/tmp/work", "--remount-ro", "/",
-            "--chdir", "/tmp/work", "--clearenv", *environment, "--"]
+    return [
+        "bwrap",
+        "--unshare-all",
+        "--unshare-user",
+        "--uid",
+        "65534",
+        "--gid",
+        "65534",
+        "--cap-drop",
+        "ALL",
+        "--die-with-parent",
+        "--new-session",
+        "--hostname",
+        "student",
+        *mounts,
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--remount-ro",
+        "/dev",
+        "--size",
+        str(limits.disk),
+        "--tmpfs",
+        "/tmp",
+        "--dir",
+        "/tmp/work",
+        "--remount-ro",
+        "/",
+        "--chdir",
+        "/tmp/work",
+        "--clearenv",
+        *environment,
+        "--",
+    ]
 
 
 @cache
@@ -90,9 +133,13 @@ def boxes():
 
 
 def _limit(limits):
-    """Set what the kernel enforces, in the child before it starts."""
-    for what, value in ((resource.RLIMIT_AS, limits.memory), (resource.RLIMIT_FSIZE, limits.file), (resource.RLIMIT_CORE, 0),
-                        (resource.RLIMIT_CPU, int(limits.seconds) + GRACE)):
+    """Set what the system enforces, for this process and all that come from it."""
+    for what, value in (
+        (resource.RLIMIT_AS, limits.memory),
+        (resource.RLIMIT_FSIZE, limits.file),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CPU, int(limits.seconds) + GRACE),
+    ):
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (value, value) if hard == resource.RLIM_INFINITY else (min(value, hard), hard))
 
@@ -100,7 +147,7 @@ def _limit(limits):
 def _adopt():
     """Become the parent of processes that outlive their own (Linux), so that none of them escapes."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)          # PR_SET_CHILD_SUBREAPER
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
 def _children():
@@ -140,14 +187,20 @@ def execute(sources, limits=Limits(), isolation="auto"):
     if isolation == "bwrap" and not boxes():
         raise ValueError("isolation is bwrap, but bubblewrap is missing or may not work here")
     boxed = isolation != "limits" and boxes()
-    order = json.dumps({"sources": sources, "seconds": limits.seconds, "output": limits.output}).encode()
+    order = json.dumps({"sources": sources, "limits": vars(limits)}).encode()
     with tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True) as folder:
         place = {} if boxed else {"cwd": folder, "env": _environment(folder)}
         before = _children()
         if not boxed:
             _adopt()
-        child = subprocess.Popen([*(_boxed(limits) if boxed else []), PYTHON, "-I", str(Path(__file__)), "--inside"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=lambda: _limit(limits), **place)
+        child = subprocess.Popen(
+            [*(_boxed(limits) if boxed else []), PYTHON, "-I", str(Path(__file__)), "--inside"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            **place,
+        )
         got = []
         reader = threading.Thread(target=_read, args=(child.stdout, 20 * limits.output + 2**20, got), daemon=True)
         reader.start()
@@ -161,8 +214,12 @@ def execute(sources, limits=Limits(), isolation="auto"):
     return _result(got[0] if got else b"", len(sources), limits)
 
 
-OUTPUTS = {"stream": {"name": str, "text": str}, "error": {"ename": str, "evalue": str, "traceback": list},
-           "display_data": {"data": dict, "metadata": dict}, "execute_result": {"data": dict, "metadata": dict, "execution_count": int}}
+OUTPUTS = {
+    "stream": {"name": str, "text": str},
+    "error": {"ename": str, "evalue": str, "traceback": list},
+    "display_data": {"data": dict, "metadata": dict},
+    "execute_result": {"data": dict, "metadata": dict, "execution_count": int},
+}
 
 
 def _output(output):
@@ -170,7 +227,11 @@ def _output(output):
     fields = OUTPUTS[output["output_type"]]
     kept = {k: output[k] for k in fields}
     wrong = any(not isinstance(kept[k], kind) for k, kind in fields.items())
-    texts = [*kept.get("traceback", ()), *kept.get("data", {}).keys(), *(v for k, v in kept.get("data", {}).items() if not k.endswith("json"))]
+    texts = [
+        *kept.get("traceback", ()),
+        *kept.get("data", {}).keys(),
+        *(v for k, v in kept.get("data", {}).items() if not k.endswith("json")),
+    ]
     if wrong or not all(isinstance(t, str) for t in texts):
         raise ValueError("malformed output")
     return {"output_type": output["output_type"], **kept}
@@ -224,7 +285,7 @@ def _put_back(path, content):
 
 @contextlib.contextmanager
 def watched(folders, aside):
-    """Compare the folders before and after; put everything back as it was, what is new or changed into ``aside``; list it in the list handed out.
+    """Compare the folders before and after; put everything back as it was, what is new or changed into ``aside``; hand out a list of it.
 
     Whatever changes there meanwhile counts, whoever did it: nobody else should work in these folders.
     """
@@ -253,6 +314,7 @@ class Stop(Exception):
 def _run_cell(client, manager, source, limits, deadline, budget):
     """Outputs of one cell; `budget` is a list that holds the bytes of output left."""
     from nbformat.v4 import output_from_msg
+
     sent, outputs = client.execute(source, allow_stdin=False, stop_on_error=False), []
     while True:
         if time.monotonic() > deadline:
@@ -283,11 +345,13 @@ def _inside():
     """Read the order, run the cells in a fresh kernel, write the outputs; nothing else may write where they go."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     order = json.load(sys.stdin)
-    limits = Limits(seconds=order["seconds"], output=order["output"])
+    limits = Limits(**order["limits"])
+    _limit(limits)
     with open(os.devnull, "r+b") as null:
         for standard in (0, 1, 2):
             os.dup2(null.fileno(), standard)
     from jupyter_client.manager import KernelManager
+
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(cwd=os.getcwd(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     client = manager.blocking_client()

@@ -9,6 +9,7 @@ Each exercise has a table `exercises/<id>/answers.toml`: for every asked quantit
 `value` is computed with the names of the solved notebook. The values themselves come from running it. `open = ["name"]` at the
 top lists quantities that the reader chooses. `seal.py --check` only says whether the stored file is up to date.
 """
+
 import argparse
 import contextlib
 import io
@@ -25,7 +26,11 @@ TARGET = ROOT / "lib/workloads/data/answers.json"
 
 def code(nb):
     """Code cells that compute: no tests, no calls of `answer`."""
-    return [c for c in nb["cells"] if c["cell_type"] == "code" and not (role(c, "grade") and not role(c, "solution")) and not source(c).startswith("answer(")]
+    return [
+        c
+        for c in nb["cells"]
+        if c["cell_type"] == "code" and not (role(c, "grade") and not role(c, "solution")) and not source(c).startswith("answer(")
+    ]
 
 
 def solved(path):
@@ -52,9 +57,14 @@ def sealed(exercise, quantities, names):
         slips = [(answers.flat(quantity, eval(s["value"], dict(names))), s["hint"]) for s in wanted.get("slips", [])]
         for name, value in answers.flat(quantity, names[quantity]).items():
             tolerance = answers.FINE if isinstance(value, int) and abs(value) < answers.EXACT else answers.COARSE
-            entries[name] = {"unit": wanted["unit"], "size": size(value), "tolerance": tolerance,
-                             "fine": answers.sealed(exercise, name, value, answers.FINE), "coarse": answers.sealed(exercise, name, value, tolerance),
-                             "slips": [slip(exercise, name, value, s[name], hint, tolerance) for s, hint in slips if name in s]}
+            entries[name] = {
+                "unit": wanted["unit"],
+                "size": size(value),
+                "tolerance": tolerance,
+                "fine": answers.sealed(exercise, name, value, answers.FINE),
+                "coarse": answers.sealed(exercise, name, value, tolerance),
+                "slips": [slip(exercise, name, value, s[name], hint, tolerance) for s, hint in slips if name in s],
+            }
     return entries
 
 
@@ -78,7 +88,10 @@ def slip(exercise, name, right, value, hint, tolerance):
 def everything():
     """The whole data file as text."""
     data = {e: sealed(e, table(p)[0], solved(p)) for e, p in exercises().items() if p.with_name("answers.toml").exists()}
-    parts = [f"{json.dumps(e)}: {{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items()) + "\n}" for e, entries in data.items()]
+    parts = [
+        f"{json.dumps(e)}: {{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items()) + "\n}"
+        for e, entries in data.items()
+    ]
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 

@@ -5,6 +5,7 @@ value is stored as a digest of the exercise, the quantity and a rounded logarith
 accident*, and nothing more: someone who tries all values of the known size finds it in seconds, the digests of small whole numbers
 at once, and the solved exercises are part of this repository anyway. Nothing is sent anywhere; the check needs only Python.
 """
+
 import difflib
 import hashlib
 import json
@@ -16,14 +17,23 @@ from pathlib import Path
 
 from .units import number
 
-FINE, COARSE = 1e-6, 5e-3        # relative: what the graded tests ask for, and what counts as the same figure, rounded (whole numbers below
-EXACT = 10**5                    # this one are not rounded)
-ZERO = 1e-9                      # below this, a value is zero
-SCALES = (                       # (units, factor, its name): a value that is off by one of these has the right digits
-    ("", 1e3, "1000"), ("", 1e6, "a million"), ("", 1e9, "10⁹"), ("", 1e12, "10¹²"),
-    (r"[KMGT]?i?B\b", 1024, "1024"), (r"[KMGT]?i?B\b", 2**20 / 1e6, "MiB over MB"), (r"[KMGT]?i?B\b", 2**30 / 1e9, "GiB over GB"),
-    (r"[KMGT]?i?B\b", 8, "8, bits against bytes"), (r"s\b|.*(hours|days)", 60, "60"), (r"s\b|.*(hours|days)", 3600, "3600"),
-    (r"s\b|.*(hours|days)", 24, "24"), ("fraction|%", 100, "100, percent against fraction"))
+FINE, COARSE = 1e-6, 5e-3  # relative: what the graded tests ask for, and what counts as the same figure, rounded (whole numbers below
+EXACT = 10**5  # this one are not rounded)
+ZERO = 1e-9  # below this, a value is zero
+SCALES = (  # (units, factor, its name): a value that is off by one of these has the right digits
+    ("", 1e3, "1000"),
+    ("", 1e6, "a million"),
+    ("", 1e9, "10⁹"),
+    ("", 1e12, "10¹²"),
+    (r"[KMGT]?i?B\b", 1024, "1024"),
+    (r"[KMGT]?i?B\b", 2**20 / 1e6, "MiB over MB"),
+    (r"[KMGT]?i?B\b", 2**30 / 1e9, "GiB over GB"),
+    (r"[KMGT]?i?B\b", 8, "8, bits against bytes"),
+    (r"s\b|.*(hours|days)", 60, "60"),
+    (r"s\b|.*(hours|days)", 3600, "3600"),
+    (r"s\b|.*(hours|days)", 24, "24"),
+    ("fraction|%", 100, "100, percent against fraction"),
+)
 MARKS = {"right": "✓ right", "rounded": "✓ right, rounded"}
 
 
@@ -111,11 +121,12 @@ def _wanted(entry):
     if entry["unit"] == "text":
         return "expected: a text"
     of = f"expected: {entry['unit']}"
-    return of if size is None else f"{of}, between {number(10.0**size)} and {number(10.0**(size + 1))} in size"
+    return of if size is None else f"{of}, between {number(10.0**size)} and {number(10.0 ** (size + 1))} in size"
 
 
 def verdict(exercise, name, value, entry):
     """The `Verdict` on one value of one stored entry."""
+
     def same(seal, v, tolerance=entry["tolerance"]):
         return digest(exercise, name, v, tolerance, seal[0]) == seal[1]
 

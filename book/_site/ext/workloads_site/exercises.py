@@ -1,4 +1,5 @@
 """Exercises on the site: a link to the starter on each page, the starters beside the pages, and the table of all exercises."""
+
 import re
 import sys
 from html import escape
@@ -9,51 +10,66 @@ from sphinx.util.docutils import SphinxDirective
 
 SITE = Path(__file__).parents[2]
 sys.path.insert(0, str(SITE))
-import assignment  # noqa: E402
+import assignment
 
 GROUPS = (("ground", "The ground"), ("flop-accounting", "FLOP Accounting"), ("workloads", "Inference and Training Workloads"))
-ROW = re.compile(r"[\"']((?:ex)?[\w.]+(?:-[\w.]+)+)[\"']")
+HEADS = ("Exercise and goal", "Builds on", "Minutes", "Points tested", "Points by hand", "Rows", "Starter")
+CHECKS = "application/vnd.workloads.checks+json"
 
 
 def described(path):
-    """What the front block, the metadata and the cells of an exercise say: title, goal, minutes, sections, points and ledger rows."""
+    """What the front block, the metadata and the cells of an exercise say."""
     nb = assignment.read(path)
-    front = assignment.source(nb["cells"][0])
+    front, meta = assignment.source(nb["cells"][0]), nb["metadata"]["workloads"]
     graded = [c for c in nb["cells"] if assignment.role(c, "grade")]
-    points = {hand: sum(c["metadata"]["nbgrader"]["points"] for c in graded if assignment.role(c, "solution") == hand) for hand in (False, True)}
-    rows = {row for c in nb["cells"] if c["cell_type"] == "code" for call in re.findall(r"(?:check_table|check|given)\((.*?)\)\s*$", assignment.source(c), re.S | re.M)
-            for row in ROW.findall(call)}
-    goal = re.search(r"Goal:\s*(.*?)\*", front, re.S)
-    return {"title": re.search(r"# (?:Exercise\s+)?(.*)", front)[1], "goal": goal[1].strip() if goal else "", "document": nb["metadata"]["workloads"]["document"],
-            "minutes": nb["metadata"]["workloads"]["minutes"], "sections": nb["metadata"]["workloads"]["sections"],
-            "tested": points[False], "by_hand": points[True], "rows": sorted(rows)}
+    by_hand = sum(c["metadata"]["nbgrader"]["points"] for c in graded if assignment.role(c, "solution"))
+    records = [r for c in nb["cells"] for o in c.get("outputs", []) for r in o.get("data", {}).get(CHECKS, [])]
+    return {
+        "title": re.search(r"# (.*)", front)[1],
+        "goal": re.search(r"Goal:\s*(.*?)\*", front, re.S)[1].strip(),
+        "builds": re.findall(r"\[([^\]]+)\]\(\.\./\.\./(book/[^)]+)\.ipynb\)", front),
+        "document": meta["document"],
+        "minutes": meta["minutes"],
+        "sections": meta["sections"],
+        "tested": sum(c["metadata"]["nbgrader"]["points"] for c in graded) - by_hand,
+        "by_hand": by_hand,
+        "rows": list(dict.fromkeys(r["id"] for r in records)),
+    }
+
+
+def _line(name, d, here):
+    """One line of the table."""
+    builds = "<br>".join(f'<a href="{here}{page}.html">{escape(text)}</a>' for text, page in d["builds"])
+    rows = f"<details><summary>{len(d['rows'])}</summary>{escape(', '.join(d['rows']))}</details>" if d["rows"] else "0"
+    cells = (
+        f'<a href="{here}exercises/{name}/{name}.html">{escape(d["title"])}</a><br>{escape(d["goal"])}',
+        builds + (f"<br>({escape('; '.join(d['sections']))})" if d["sections"] else ""),
+        f"{d['minutes']}",
+        f"{d['tested']:g}",
+        f"{d['by_hand']:g}",
+        rows,
+        f'<a href="{here}starters/{name}.ipynb" download>{name}.ipynb</a>',
+    )
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
 
 class Table(SphinxDirective):
-    """``{exercises}``: the table of all exercises, made from them."""
+    """``{exercises}``: the tables of all exercises, made from them."""
 
     def run(self):
         found = assignment.exercises(Path(self.env.srcdir))
         for path in found.values():
             self.env.note_dependency(str(path))
-        here = "../" * self.env.docname.count("/")
-        html = []
-        for document, heading in GROUPS:
-            lines = []
-            for name, path in found.items():
-                d = described(path)
-                if d["document"] != document:
-                    continue
-                rows = f'<details><summary>{len(d["rows"])}</summary>{escape(", ".join(d["rows"]))}</details>' if d["rows"] else "0"
-                link = f'<a href="{here}exercises/{name}/{name}.html">{escape(d["title"])}</a>'
-                starter = f'<a href="{here}starters/{name}.ipynb" download>{name}.ipynb</a>'
-                lines.append(f'<tr><td>{link}<br><small>{escape(d["goal"])}</small></td><td>{escape(", ".join(d["sections"]))}</td><td>{d["minutes"]}</td>'
-                             f'<td>{d["tested"]:g} + {d["by_hand"]:g}</td><td>{rows}</td><td>{starter}</td></tr>')
-            if lines:
-                head = "".join(f'<th scope="col">{h}</th>' for h in ("Exercise and goal", "Sections", "Minutes", "Points: tested + by hand", "Rows checked or shown", "Starter"))
-                html.append(f'<div class="pst-scrollable-table-container"><table class="table wl-exercises"><caption>{heading}</caption>'
-                            f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>")
-        return [nodes.raw("", "\n".join(html), format="html")]
+        here, all_of_them = "../" * self.env.docname.count("/"), {name: described(path) for name, path in found.items()}
+        head = "".join(f'<th scope="col">{h}</th>' for h in HEADS)
+        tables = []
+        for document, caption in GROUPS:
+            lines = "".join(_line(name, d, here) for name, d in all_of_them.items() if d["document"] == document)
+            tables.append(
+                f'<div class="pst-scrollable-table-container"><table class="table wl-exercises"><caption>{caption}</caption>'
+                f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+            )
+        return [nodes.raw("", "\n".join(tables), format="html")]
 
 
 def link_starter(app, doctree):
@@ -64,7 +80,8 @@ def link_starter(app, doctree):
     name = docname.rpartition("/")[2]
     front = next(doctree.findall(nodes.paragraph), None)
     if front is not None:
-        html = f'<p class="wl-starter">Starter: <a href="../../starters/{escape(name)}.ipynb" download>{escape(name)}.ipynb</a>, the exercise without its solutions.</p>'
+        link = f'<a href="../../starters/{escape(name)}.ipynb" download>{escape(name)}.ipynb</a>'
+        html = f'<p class="wl-starter">Starter: {link}, the exercise without its solutions.</p>'
         front.parent.insert(front.parent.index(front) + 1, nodes.raw("", html, format="html"))
 
 
