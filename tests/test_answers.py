@@ -1,6 +1,7 @@
 """`answer`: right values, slips and hints; the stored data; exercises whose tests lean on nothing but starter and asked quantities."""
 
 import contextlib
+import doctest
 import io
 import json
 import math
@@ -217,3 +218,8 @@ def test_every_quantity_that_a_test_reads_can_be_checked(exercise, solved):
             named |= set(values)
     assert named == set(quantities)
     assert graded(nb)
+
+
+def test_the_examples_of_the_page_for_readers_are_true():
+    result = doctest.testfile(str(ROOT / "book/for-readers.md"), module_relative=False)
+    assert result.attempted >= 4 and result.failed == 0

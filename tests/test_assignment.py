@@ -130,6 +130,18 @@ def test_a_wrong_assignment_is_refused_in_one_line(tmp_path, arguments, said):
     assert run.returncode == 1 and said in run.stderr and len(run.stderr.splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("page", ["for-teachers", "for-readers"])
+def test_commands_on_the_pages_exist(page):
+    """Targets and variables of make, tools and folders that the page names."""
+    text, makefile = (ROOT / f"book/{page}.md").read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"(?<!`)\bmake (?:-C \S+ )?([a-z][a-z-]+)(?=\s+[A-Z]+=|\s*$|`)", text, re.M)):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+    for variable in set(re.findall(r"\b([A-Z]{5,})=", text)):
+        assert f"$({variable})" in makefile, variable
+    for tool in set(re.findall(r"book/_site/\w+\.py|lib/[\w/.]+\.json|requirements\.txt|constraints\.txt", text)):
+        assert (ROOT / tool).exists(), tool
+
+
 # The sites
 
 

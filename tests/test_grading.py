@@ -288,6 +288,15 @@ def test_only_plain_notebooks_of_a_student_are_read(tmp_path):
     )
 
 
+def test_the_notes_of_the_exchange_go_along_if_they_are_in_order(tmp_path):
+    for student, stamp in (("ada", "2026-11-29 18:33:21.644691 UTC"), ("mallory", "; rm -rf /")):
+        assignment.write(STARTER, tmp_path / f"in/{student}/week/{EXERCISE}.ipynb")
+        (tmp_path / f"in/{student}/week/timestamp.txt").write_text(stamp)
+    grade.prepared(tmp_path / "course", "week", [EXERCISE], tmp_path / "in", {})
+    assert [p.parts[-3] for p in (tmp_path / "course").rglob("timestamp.txt")] == ["ada"]
+    assert len(list((tmp_path / "course/checked").rglob("*.ipynb"))) == 2
+
+
 def test_watched_folders_are_put_back(tmp_path):
     place, aside = tmp_path / "place", tmp_path / "place/aside"
     (place / "kept/empty").mkdir(parents=True)

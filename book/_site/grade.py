@@ -27,6 +27,10 @@ import sandbox
 
 ROOT = assignment.ROOT
 STUDENT = re.compile(r"\w[\w.@-]*")
+NOTES = {
+    "timestamp.txt": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? \w+\s*",
+    "submission_secret.txt": r"[\w+/=-]+\s*",
+}  # of nbgrader's exchange
 LARGEST = 8 * 2**20  # bytes of a notebook that is looked at
 HAND, TEST, NOTHING = "by hand", "test", "no answer"
 COLUMNS = ("student", "exercise", "question", "how", "points", "max", "comment")
@@ -186,8 +190,8 @@ def prepared(course, name, exercises, folder, reports):
     for student, place in submissions(folder).items():
         found = handed_in(place / name if (place / name).is_dir() else place)
         target = course / "checked" / student / name
-        for old in target.glob("*.ipynb"):
-            old.unlink()
+        for old in (*target.glob("*.ipynb"), *(target / n for n in NOTES)):
+            old.unlink(missing_ok=True)
         for exercise, starter in starters.items():
             nb, why = submitted(found.get(exercise, []))
             if nb is None:
@@ -195,6 +199,11 @@ def prepared(course, name, exercises, folder, reports):
                 continue
             nb, reports[student, exercise] = restored(nb, starter)
             assignment.write(nb, target / f"{exercise}.ipynb")
+        for note, pattern in NOTES.items():
+            path = place / name / note
+            if target.is_dir() and path.is_file() and not path.is_symlink() and path.stat().st_size < 1000:
+                if re.fullmatch(pattern, text := path.read_text(encoding="utf-8", errors="replace")):
+                    (target / note).write_text(text, encoding="utf-8")
 
 
 def graded(course, name, exercises, folder, limits, isolation):
