@@ -7,6 +7,9 @@
 # make assignment EXERCISES="3-02 3-04"   starters to hand out (in _grading/release; COURSE= and ASSIGNMENT= choose another place and name)
 # make grade SUBMISSIONS=folder           marks and feedback for what was handed in, one folder a student (COLLECT=yes: only read the marks by hand)
 # make class-site                         the site with starters instead of solutions, in _build/class/_build/html
+# make bench   speed against SimPy, single steps, single calls, PyTorch's counter and a published fit, in _build/bench.json
+#              (RECORD=yes: also the run that the book shows)
+# make mutants seeded faults that some test must find (SAMPLE= SEED= MODULES=): about 20 minutes
 # make clean   remove all that these commands made
 PYTHON ?= python3
 PORT   ?= 8000
@@ -20,7 +23,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/calculators.toml $(SITE)/node_modules/.ok
 
-.PHONY: book test notebooks audit serve oracle assignment grade class-site clean
+.PHONY: book test notebooks audit serve oracle bench mutants assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
@@ -49,6 +52,19 @@ oracle: $(VENV)/.ok $(ORACLE)/.ok
 	PYTHONPATH=lib $(ORACLE)/bin/python tests/torch_oracle.py > _build/torch_counts.tsv
 	@cmp -s _build/torch_counts.tsv $(COUNTS) || { cp _build/torch_counts.tsv $(COUNTS); echo "The recorded counts changed: see git diff $(COUNTS)"; }
 	$(BIN)/pytest -q tests/test_torch_oracle.py
+
+bench: $(VENV)/.ok
+	$(BIN)/python tests/bench.py
+
+MUTANTS := _build/mutants
+SAMPLE  ?= 400
+SEED    ?= 1
+mutants: $(VENV)/.ok $(MUTANTS)/.ok
+	OMP_NUM_THREADS=1 PYTHONPATH=$(MUTANTS)/tools $(BIN)/python tests/mutants.py --sample $(SAMPLE) --seed $(SEED) $(MODULES)
+
+$(MUTANTS)/.ok: tests/requirements-mutants.txt $(VENV)/.ok
+	$(BIN)/uv pip install -q --target $(MUTANTS)/tools -r tests/requirements-mutants.txt
+	@touch $@
 
 $(ORACLE)/.ok: tests/requirements-oracle.txt
 	test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)

@@ -9,6 +9,7 @@ resamples are timed and scaled up. Without a file the runs are 240 made from the
 """
 import itertools
 import math
+import statistics
 import sys
 import time
 from dataclasses import astuple
@@ -50,20 +51,18 @@ def timed(work):
     return work(), time.perf_counter() - start
 
 
-def main(path=None):
+def benches(path=None):
+    """(what, seconds of the published method, seconds here, sign, goal of their ratio, note) of the fit and of the bootstrap."""
     runs = file_runs(path) if path else made_runs()
     n, d, y = scaling_fit.arrays(runs)
     data = np.log(n), np.log(d), np.log(y)
     grid = published_grid()
     chosen = [grid[i] for i in np.random.default_rng(0).choice(len(grid), STARTS, replace=False)]
     best, grid_seconds = timed(lambda: min((minimize(objective, s, args=data, method="L-BFGS-B") for s in chosen), key=lambda end: end.fun))
-    grid_seconds *= len(grid) / STARTS
-    scaling_fit.huber_fit(runs)
     fit, _ = timed(lambda: scaling_fit.huber_fit(runs))
-    fit_seconds = min(timed(lambda: scaling_fit.huber_fit(runs))[1] for _ in range(5))
-    print(f"{len(runs)} runs. Published grid: {len(grid)} starts, {grid_seconds:.0f} s (scaled from {STARTS}), objective {best.fun:.13f}")
-    print(f"Here: {fit_seconds * 1e3:.1f} ms, objective {fit.objective:.16f}: {grid_seconds / fit_seconds:,.0f} times faster, "
-          f"objective {'not worse' if fit.objective <= best.fun + 1e-15 else 'WORSE'}")
+    fit_seconds = statistics.median(timed(lambda: scaling_fit.huber_fit(runs))[1] for _ in range(5))
+    note = f"objective {fit.objective:.16f}, {'not worse' if fit.objective <= best.fun + 1e-15 else 'WORSE'} than {best.fun:.13f}"
+    yield f"published grid of {len(grid)} starts over the fit here, {len(runs)} runs", grid_seconds * len(grid) / STARTS, fit_seconds, ">=", 1000, note
 
     law = fit.law
     start = [math.log(law.A), math.log(law.B), math.log(law.E), law.alpha, law.beta]
@@ -76,14 +75,13 @@ def main(path=None):
     samples, seconds = timed(lambda: scaling_fit.bootstrap(runs, fit, 4000, SEED))
     ours = [objective((math.log(s[1]), math.log(s[3]), math.log(s[0]), s[2], s[4]), *(x.repeat(c) for x in data))
             for s, c in zip(samples, counts[:RESAMPLES])]
-    excess = max(a - b for a, b in zip(ours, theirs))
-    loop_seconds *= 4000 / RESAMPLES
-    print(f"Bootstrap of 4000: {loop_seconds:.0f} s one by one (scaled from {RESAMPLES}), {seconds:.2f} s here: "
-          f"{loop_seconds / seconds:,.0f} times faster; largest excess of the objective {excess:.1e}")
     names, spread = ("E", "A", "alpha", "B", "beta"), samples.std(axis=0)
-    for name, value, error, low, high in zip(names, astuple(law), spread, *scaling_fit.interval(samples)):
-        print(f"  {name:5s} {value:12.5g}  standard error {error:10.4g}  95% {low:10.5g} .. {high:10.5g}")
+    errors = ", ".join(f"{name} {value:.5g} (standard error {error:.4g}, 95% {low:.5g} .. {high:.5g})"
+                       for name, value, error, low, high in zip(names, astuple(law), spread, *scaling_fit.interval(samples)))
+    note = f"largest excess of the objective {max(a - b for a, b in zip(ours, theirs)):.1e}; {errors}"
+    yield "4,000 resamples one by one over all at once", loop_seconds * 4000 / RESAMPLES, seconds, ">=", 40, note
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    for what, above, below, sign, goal, note in benches(*sys.argv[1:2]):
+        print(f"{what}: {above:.1f} s over {below:.4f} s = {above / below:,.0f} (goal {sign} {goal}); {note}")
