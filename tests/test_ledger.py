@@ -106,6 +106,11 @@ def test_tables_refuse_a_line_of_another_length(shown):
     assert "| x\\|y | 3.142 |" in shown[0]["text/markdown"]
 
 
+def test_an_amount_of_money_in_a_table_begins_no_formula(shown):
+    page.table(["price ($/h)>", "$p$"], [["$2", "$1/p$"]])
+    assert shown[0]["text/markdown"].splitlines()[::2] == ["| price (\\$/h) | $p$ |", "| \\$2 | $1/p$ |"]
+
+
 def test_figures_are_the_same_twice_and_carry_their_alt_text(shown):
     from workloads import figures
 

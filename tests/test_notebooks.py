@@ -68,6 +68,26 @@ def test_a_cell_without_visible_input_only_shows(path):
             assert re.match(r"(say|given|table)\(", cell.source), cell.source
 
 
+FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:\\.|[^$\\\n])+)\$")
+
+
+def prose_in_formulas(text):
+    """Formulas that begin with a number or a slash and hold words: most likely two amounts of money and what stands between them."""
+    return [f for f in FORMULA.findall(text) if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "", f))]
+
+
+@every(CHAPTERS + EXERCISES)
+def test_no_amounts_of_money_are_read_as_a_formula(path):
+    texts = [c.source if c.cell_type == "markdown" else "\n".join(o.get("data", {}).get("text/markdown", "") for o in c.outputs)
+             for c in read(path).cells]
+    assert [f for text in texts for f in prose_in_formulas(text)] == []
+
+
+def test_two_amounts_of_money_in_a_line_are_found_and_formulas_are_not():
+    assert prose_in_formulas("from $2.10 an hour to $3") == ["2.10 an hour to "]
+    assert prose_in_formulas(r"$2mkn$, \$2 an hour, $20 \text{ if it holds}$ and $$1 + x$$") == []
+
+
 @every(CHAPTERS + EXERCISES)
 def test_pages_do_not_name_a_place_on_a_machine(path):
     assert not re.search(r"/work/|/tmp/|/home/|/Users/", path.read_text(encoding="utf-8"))

@@ -25,7 +25,8 @@ def say(text):
 
 
 def _cell(value):
-    return (value if isinstance(value, str) else number(value)).replace("|", "\\|")
+    text = (value if isinstance(value, str) else number(value)).replace("|", "\\|")
+    return text.replace("$", "\\$") if text.count("$") % 2 else text       # an amount of money, not half a formula
 
 
 def table(header, lines):
@@ -41,7 +42,7 @@ def table(header, lines):
 
 
 def _rows(header, lines):
-    yield "| " + " | ".join(h.removesuffix(">") for h in header) + " |"
+    yield "| " + " | ".join(_cell(h.removesuffix(">")) for h in header) + " |"
     yield "|" + "|".join("---:" if h.endswith(">") else ":---" for h in header) + "|"
     for line in lines:
         yield "| " + " | ".join(map(_cell, line)) + " |"
