@@ -3,6 +3,7 @@
 First result: from the first input on a fresh page, nothing cached, to the new result. A change: from an input event to the new result,
 the interpreter running. Medians.
 """
+
 import functools
 import http.server
 import shutil
@@ -14,14 +15,17 @@ from conftest import SITE, Quiet
 from playwright.sync_api import sync_playwright
 from workloads.calculators import CALCULATORS
 
-FIRST, CHANGE = 5.0, 0.1        # seconds allowed
-CHANGE_OF = {"task": "executors", "success": "limit", "audio": "buffer"}       # the input that is changed; else the first with a slider
+FIRST, CHANGE = 5.0, 0.1  # seconds allowed
+CHANGE_OF = {"task": "executors", "success": "limit", "audio": "buffer"}  # the input that is changed; else the first with a slider
 MEASURE = """async ([name, field, value]) => {
   const form = document.getElementById(`calc-${name}`), box = document.getElementById(`calc-${name}-${field}`);
   const shown = Number(form.dataset.shown ?? 0), begin = performance.now();
   box.value = value;
   box.dispatchEvent(new Event("input", { bubbles: true }));
-  await new Promise((done) => { new MutationObserver((_, seen) => { if (Number(form.dataset.shown) > shown) { seen.disconnect(); done(); } }).observe(form, { attributes: true }); });
+  await new Promise((done) => {
+    const answered = (_, seen) => { if (Number(form.dataset.shown) > shown) { seen.disconnect(); done(); } };
+    new MutationObserver(answered).observe(form, { attributes: true });
+  });
   if (form.classList.contains("wl-stale")) throw new Error(form.querySelector(".wl-text").textContent);
   return performance.now() - begin;
 }"""
@@ -67,7 +71,10 @@ def main():
     for what, seconds, most in lines:
         missed += seconds > most
         print(f"{what}: {1e3 * seconds:,.0f} ms (goal <= {1e3 * most:,.0f}{'' if seconds <= most else ', MISSED'})")
-    sizes = [(SITE / "_static/calculators/lib.zip").stat().st_size, sum(p.stat().st_size for p in (SITE / "lite/static/pyodide").glob("p*") if "lock" not in p.name)]
+    sizes = [
+        (SITE / "_static/calculators/lib.zip").stat().st_size,
+        sum(p.stat().st_size for p in (SITE / "lite/static/pyodide").glob("p*") if "lock" not in p.name),
+    ]
     print(f"fetched on the first input: library {sizes[0] / 1e3:,.0f} kB, Python {sizes[1] / 1e6:.1f} MB before compression")
     return missed
 

@@ -1,12 +1,22 @@
 """Random inputs of the calculators, the same in every run: used by the tests and by the benchmark."""
+
 import random
 
 from workloads.calculators import CALCULATORS
 from workloads.forms import text_of
 
-TASKS = ("model 3\ntest 6 model\nlint 1.5 model\nfix 2.25 test lint", "a 1\nb 2 a\nc 4 a\nd 3 b c\ncompile 5 d", "compile 10", "plan 2\nsearch 6 plan\ncompile 10 plan")
-TEXTS = {"stages": TASKS, "stage": ("compile", "plan", "test", "d"), "waiting": ("plan", "compile", "test lint", "b c"),
-         "arrivals_list": ("38 58 123 98", "0 20 40 60 80", "1.5, 2.5, 90", "100", "5 300.25 25 45")}
+TASKS = (
+    "model 3\ntest 6 model\nlint 1.5 model\nfix 2.25 test lint",
+    "a 1\nb 2 a\nc 4 a\nd 3 b c\ncompile 5 d",
+    "compile 10",
+    "plan 2\nsearch 6 plan\ncompile 10 plan",
+)
+TEXTS = {
+    "stages": TASKS,
+    "stage": ("compile", "plan", "test", "d"),
+    "waiting": ("plan", "compile", "test lint", "b c"),
+    "arrivals_list": ("38 58 123 98", "0 20 40 60 80", "1.5, 2.5, 90", "100", "5 300.25 25 45"),
+}
 
 
 def one(draw, i):
@@ -17,7 +27,13 @@ def one(draw, i):
     way = draw.random()
     if i.optional and way < 0.5:
         return None
-    value = draw.choice(i.stops) if i.stops and way < 0.5 else near * 2 ** draw.uniform(-3, 3) if way < 0.9 else low * (high / low) ** draw.random()
+    value = (
+        draw.choice(i.stops)
+        if i.stops and way < 0.5
+        else near * 2 ** draw.uniform(-3, 3)
+        if way < 0.9
+        else low * (high / low) ** draw.random()
+    )
     value = min(max(value, i.low or 0), high)
     return round(value) if i.kind == "whole" else float(f"{value:.6g}")
 

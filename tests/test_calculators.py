@@ -1,4 +1,5 @@
-"""The calculators: what they show agrees with counts by hand, scans and simulations; inputs are read and refused; Pyodide gives the same."""
+"""The calculators: results against counts by hand, scans and simulations; inputs read and refused; the same values in Pyodide."""
+
 import contextlib
 import io
 import json
@@ -15,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from calculator_inputs import cases
 from conftest import ROOT
-from workloads import calculators, flops, forms, plot, replay, rlstep, serving, steptime
+from workloads import calculators, calculators_load, flops, forms, plot, replay, rlstep, serving, steptime
 from workloads.arrivals import interleaved
 from workloads.calculators import CALCULATORS
 from workloads.hardware import accelerator
@@ -93,15 +94,15 @@ def test_backlog_against_a_queue_in_small_steps():
 def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(preset, name):
     given = CALCULATORS["serving"].presets[preset]
     shares = given.get("first_share", 90), given.get("second_share", 10)
-    windows = calculators._windows(60, 4, shares, *(n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)))
+    windows = calculators_load._windows(60, 4, shares, *(n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)))
     assert tuple(interleaved(windows)) == replay.replay_load(name)
     cost = steptime.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
     run = serving.serve_stepwise(replay.replay_load(name), serving.Engine(**replay.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
     assert {k: shown["values"][k] for k in serving.p95_times(run)} == serving.p95_times(run) and shown["values"]["steps"] == run.steps
     assert shown["tables"][0]["head"][-1] == "measured>"
-    assert CALCULATORS["serving"](**given, mfu=0.5)["tables"][0]["head"][-1] == "measured>"       # still that load on that machine
-    assert CALCULATORS["serving"](**given, seats=32)["tables"][0]["head"][-1] == "simulated>"     # another engine
+    assert CALCULATORS["serving"](**given, mfu=0.5)["tables"][0]["head"][-1] == "measured>"  # still that load on that machine
+    assert CALCULATORS["serving"](**given, seats=32)["tables"][0]["head"][-1] == "simulated>"  # another engine
 
 
 def test_random_arrivals_differ_by_draw_and_repeat_with_it():
@@ -111,7 +112,12 @@ def test_random_arrivals_differ_by_draw_and_repeat_with_it():
 
 def test_task_by_hand():
     shown = values("task")
-    assert (shown["span_seconds"], shown["work_seconds"], shown["path"], shown["slack"]) == (15, 21, ["plan", "compile", "answer"], [0, 4, 0, 0])
+    assert (shown["span_seconds"], shown["work_seconds"], shown["path"], shown["slack"]) == (
+        15,
+        21,
+        ["plan", "compile", "answer"],
+        [0, 4, 0, 0],
+    )
     # compile twice as fast takes 5 s, less than search: the path changes and Amdahl's 1 / (1 - 2/3 + 1/3) is not reached
     assert shown["new_span_seconds"] == 11 and shown["amdahl_speedup"] == close(1.5)
     assert shown["area"] == 8192 * 147_456 * 10 and shown["kept_seconds"] == 10
@@ -135,7 +141,11 @@ def test_cost_of_a_success_against_a_simulation():
 
 def test_audio_by_hand():
     assert {k: values("audio")[k] for k in ("first_sound", "stalled", "smallest_buffer", "stalls")} == {
-        "first_sound": 78, "stalled": 5, "smallest_buffer": 45, "stalls": 1}
+        "first_sound": 78,
+        "stalled": 5,
+        "smallest_buffer": 45,
+        "stalls": 1,
+    }
     assert values("audio", buffer=45)["stalled"] == 0 < values("audio", buffer=44.5)["stalled"]
     assert values("audio", source="first recorded turn")["chunks"] > 20
 
@@ -157,16 +167,22 @@ def test_rl_cycle_keeps_fewer_and_takes_longer():
     assert times == sorted(times, reverse=True)
     # by count: the work of 32 more samples is their prefill, decode and scoring; 16 are learned from as before
     qwen = model("Qwen3-8B")
-    one = flops.forward(qwen, 1024, head="last").total + sum(flops.decode_step(qwen, 1024 + j).total for j in range(255)) + flops.forward(qwen, 1279).total
+    one = (
+        flops.forward(qwen, 1024, head="last").total
+        + sum(flops.decode_step(qwen, 1024 + j).total for j in range(255))
+        + flops.forward(qwen, 1279).total
+    )
     assert shown["step_flops"] - values("rl-cycle")["step_flops"] == close(32 * one)
     assert values("rl-cycle")["seconds: sync"] == close(4 * 16_381_470_720 / 50e9)
     roles = [shown[f"seconds: {name}"] for name in ("rollout", "reward", "learner", "sync")]
-    assert shown["round_seconds"] == close(sum(roles)) and values("rl-cycle", retained=0.25, staleness=8)["round_seconds"] == close(max(roles))
+    assert shown["round_seconds"] == close(sum(roles)) and values("rl-cycle", retained=0.25, staleness=8)["round_seconds"] == close(
+        max(roles)
+    )
 
 
 def test_scaling_optimum_is_the_lowest_of_a_scan():
     shown, law, budget = values("scaling"), published_laws()["chinchilla-refit"], 5.76e23
-    scan = {n: loss(law, n, budget / (6 * n)) for n in (shown["optimal_parameters"] * 1.001 ** k for k in range(-400, 401))}
+    scan = {n: loss(law, n, budget / (6 * n)) for n in (shown["optimal_parameters"] * 1.001**k for k in range(-400, 401))}
     assert min(scan.values()) == close(shown["loss"]) and min(scan, key=scan.get) == pytest.approx(shown["optimal_parameters"], rel=2e-3)
     calls, small, large = shown["crossing_calls"], 20e9, shown["optimal_parameters"]
     spent = lambda n, tokens: 6 * n * tokens + calls * 2 * n * (512 + 128 - 1)
@@ -224,15 +240,32 @@ def test_a_number_that_is_none_or_out_of_range_is_refused_by_name(text):
     assert answer["field"] == "completion" and answer["error"].startswith("completion (tokens) must be")
 
 
-@pytest.mark.parametrize(("name", "given", "field"), [
-    ("rl-step", {"gpus": "2.5"}, "gpus"), ("rl-step", {"mfu": "1.2"}, "mfu"), ("rl-step", {"overlap": "true"}, "overlap"),
-    ("rl-step", {"prefill_head": "last"}, "prefill_head"), ("rl-step", {"kept_samples": "2000"}, "kept_samples"),
-    ("rl-step", {"spread": "1", "longest": "100"}, "longest"), ("rl-step", {"model": "Llama-3.1-70B"}, None), ("rl-step", {"model": "GPT"}, "model"),
-    ("roofline", {"precision": "fp8", "accelerator": "A100 80GB"}, "precision"), ("serving", {"rate": "100"}, "rate"),
-    ("serving", {"long_output": "20000"}, "max_length"), ("serving", {"blocks": "100"}, "blocks"), ("task", {"stages": "a 1 b\nb 1 a"}, "stages"),
-    ("task", {"stages": "a b"}, "stages"), ("task", {"stage": "nobody"}, "stage"), ("task", {"waiting": "plan nobody"}, "waiting"), ("task", {"stages": "x" * 3000}, "stages"),
-    ("audio", {"arrivals_list": "1 two 3"}, "arrivals_list"), ("training", {"model": "DeepSeek-V3", "recompute": "stop early"}, "recompute"),
-    ("scaling", {"law": "mine"}, "law"), ("success", {"old_success": "0"}, "old_success")])
+@pytest.mark.parametrize(
+    ("name", "given", "field"),
+    [
+        ("rl-step", {"gpus": "2.5"}, "gpus"),
+        ("rl-step", {"mfu": "1.2"}, "mfu"),
+        ("rl-step", {"overlap": "true"}, "overlap"),
+        ("rl-step", {"prefill_head": "last"}, "prefill_head"),
+        ("rl-step", {"kept_samples": "2000"}, "kept_samples"),
+        ("rl-step", {"spread": "1", "longest": "100"}, "longest"),
+        ("rl-step", {"model": "Llama-3.1-70B"}, None),
+        ("rl-step", {"model": "GPT"}, "model"),
+        ("roofline", {"precision": "fp8", "accelerator": "A100 80GB"}, "precision"),
+        ("serving", {"rate": "100"}, "rate"),
+        ("serving", {"long_output": "20000"}, "max_length"),
+        ("serving", {"blocks": "100"}, "blocks"),
+        ("task", {"stages": "a 1 b\nb 1 a"}, "stages"),
+        ("task", {"stages": "a b"}, "stages"),
+        ("task", {"stage": "nobody"}, "stage"),
+        ("task", {"waiting": "plan nobody"}, "waiting"),
+        ("task", {"stages": "x" * 3000}, "stages"),
+        ("audio", {"arrivals_list": "1 two 3"}, "arrivals_list"),
+        ("training", {"model": "DeepSeek-V3", "recompute": "stop early"}, "recompute"),
+        ("scaling", {"law": "mine"}, "law"),
+        ("success", {"old_success": "0"}, "old_success"),
+    ],
+)
 def test_what_the_library_refuses_is_said_beside_the_input(name, given, field):
     answer = calculators.answer(name, given)
     assert answer.get("error") and answer["field"] == field
@@ -279,7 +312,11 @@ def test_a_line_is_drawn_to_scale_and_steps_stay_level():
 
 def test_pieces_of_a_bar_are_as_long_as_their_shares():
     svg = plot.bars([("row", plot.stacked([1, 3]))], ["a", "b"], plot.Axis("x"), "alt")
-    wide = [float(r.get("width")) + 1 for r in ElementTree.fromstring(svg).iter("rect") if r.get("height") == "18" and r.get("fill").startswith("#")]
+    wide = [
+        float(r.get("width")) + 1
+        for r in ElementTree.fromstring(svg).iter("rect")
+        if r.get("height") == "18" and r.get("fill").startswith("#")
+    ]
     assert wide[1] == pytest.approx(3 * wide[0], abs=0.4)
 
 
@@ -329,7 +366,13 @@ def test_the_form_holds_every_input_with_its_label(name):
 def test_calculators_stand_on_pages_before_sections_that_exist():
     for row in site.places():
         cells = json.loads((ROOT / row["page"]).with_suffix(".ipynb").read_text(encoding="utf8"))["cells"]
-        headings = {line.lstrip("# ") for c in cells if c["cell_type"] == "markdown" for line in "".join(c["source"]).splitlines() if line.startswith("#")}
+        headings = {
+            line.lstrip("# ")
+            for c in cells
+            if c["cell_type"] == "markdown"
+            for line in "".join(c["source"]).splitlines()
+            if line.startswith("#")
+        }
         assert row.get("before", "What this leaves out") in headings, row
         assert "error" not in CALCULATORS[row["calculator"]].answer(row.get("inputs", {}))
     listed = (ROOT / "book/calculators.md").read_text(encoding="utf8")
@@ -341,8 +384,10 @@ def test_the_archive_runs_alone_and_holds_no_ledger(tmp_path):
         names = packed.namelist()
         packed.extractall(tmp_path)
     assert not [n for n in names if "ledger" in n or "answers" in n or n.endswith((".json", ".pyc"))]
-    code = (f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads import calculators as c\n"
-            "print(json.dumps({n: c.answer(n, {})['text'] for n in c.CALCULATORS}))")
+    code = (
+        f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads import calculators as c\n"
+        "print(json.dumps({n: c.answer(n, {})['text'] for n in c.CALCULATORS}))"
+    )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {name: CALCULATORS[name].answer({})["text"] for name in NAMES}
     before = site.archive()
@@ -375,7 +420,11 @@ def test_live_parts_come_together_or_not_at_all(live, monkeypatch, tmp_path):
     there = {p.relative_to(app.outdir).as_posix() for p in app.outdir.rglob("*") if p.is_file()}
     assert app.added == ["calculators/calculators.css"] + ["calculators/calculators.js"] * live
     assert there == {"_static/calculators/calculators.css"} | (
-        {f"_static/calculators/{name}" for name in ("calculators.js", "worker.mjs", "lib.zip")} | {f"{site.SHARED}/{name}" for name in site.CORE} if live else set())
+        {f"_static/calculators/{name}" for name in ("calculators.js", "worker.mjs", "lib.zip")}
+        | {f"{site.SHARED}/{name}" for name in site.CORE}
+        if live
+        else set()
+    )
     assert ("without its live parts" in site.form("audio")) is not live
 
 
@@ -395,8 +444,13 @@ def in_pyodide():
     node = Path(sys.executable).with_name("node")
     if not (node.exists() and site.live()):
         pytest.skip("Pyodide or node is not installed: run `make book` where npm is in reach")
-    done = subprocess.run([node, ROOT / "tests/pyodide_parity.mjs", site.PYODIDE, site.LIBRARY.parent], text=True, capture_output=True, timeout=300,
-                          input=json.dumps({name: list(cases(name)) for name in NAMES}))
+    done = subprocess.run(
+        [node, ROOT / "tests/pyodide_parity.mjs", site.PYODIDE, site.LIBRARY.parent],
+        text=True,
+        capture_output=True,
+        timeout=300,
+        input=json.dumps({name: list(cases(name)) for name in NAMES}),
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

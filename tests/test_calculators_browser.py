@@ -1,4 +1,5 @@
-"""Calculators in a real browser without a network: drawn without JavaScript, computed on the first input, errors, links, programs, keyboard."""
+"""Calculators in a browser without a network: drawn without JavaScript, live on the first input, errors, links, programs, keyboard."""
+
 import contextlib
 import io
 import re
@@ -9,11 +10,15 @@ from conftest import ROOT, SITE
 from workloads.calculators import CALCULATORS
 
 LISTED = "book/calculators.html"
-PAGES = sorted({p.relative_to(SITE).as_posix() for p in SITE.glob("book/**/*.html") if 'class="wl-calculator"' in p.read_text(encoding="utf8")})
+PAGES = sorted(
+    {p.relative_to(SITE).as_posix() for p in SITE.glob("book/**/*.html") if 'class="wl-calculator"' in p.read_text(encoding="utf8")}
+)
 LIVE = (SITE / "_static/calculators/lib.zip").exists()
 AXE = ROOT / "book/_site/node_modules/axe-core/axe.min.js"
 needs_site = pytest.mark.skipif(not PAGES, reason="the site is not built: run `make book`")
-needs_python = pytest.mark.skipif(not (PAGES and LIVE), reason="the site is built without its live parts: run `make book` where npm is in reach")
+needs_python = pytest.mark.skipif(
+    not (PAGES and LIVE), reason="the site is built without its live parts: run `make book` where npm is in reach"
+)
 HEAVY = ("lite/static/pyodide/", "_static/calculators/lib.zip", "_static/calculators/worker.mjs")
 
 
@@ -30,6 +35,7 @@ def opened(browser, served):
         page.on("pageerror", lambda e: page.trouble.append(str(e)))
         page.goto(served + path)
         return page
+
     yield open_page
     for context in contexts:
         context.close()
@@ -37,7 +43,11 @@ def opened(browser, served):
 
 def shown(page, name):
     """Wait until the calculator has answered every change, and return its text."""
-    page.wait_for_function("n => { const f = document.getElementById(n); return f.dataset.shown && !f.hasAttribute('aria-busy'); }", arg=f"calc-{name}", timeout=60_000)
+    page.wait_for_function(
+        "n => { const f = document.getElementById(n); return f.dataset.shown && !f.hasAttribute('aria-busy'); }",
+        arg=f"calc-{name}",
+        timeout=60_000,
+    )
     return page.locator(f"#calc-{name} .wl-text").inner_text()
 
 
@@ -52,7 +62,9 @@ def change(page, name, field, value):
         box.set_checked(value == "true")
     else:
         box.fill(value)
-    page.wait_for_function("([n, k]) => Number(document.getElementById(n).dataset.shown ?? 0) > k", arg=[f"calc-{name}", before], timeout=60_000)
+    page.wait_for_function(
+        "([n, k]) => Number(document.getElementById(n).dataset.shown ?? 0) > k", arg=[f"calc-{name}", before], timeout=60_000
+    )
     return page.locator(f"#calc-{name} .wl-text").inner_text()
 
 
@@ -90,17 +102,34 @@ def test_nothing_of_python_is_fetched_before_the_first_input(live):
 
 
 @needs_python
-@pytest.mark.parametrize(("name", "field", "value"), [
-    ("rl-step", "completion", "8192"), ("rl-step", "lora", "true"), ("rl-step", "model", "Llama-3.1-8B"), ("roofline", "batch", "64"), ("backlog", "cards", "1"),
-    ("serving", "seats", "32"), ("task", "stages", "a 1\nb 4 a\ncompile 2 a\nplan 1 b compile\nsearch 1"), ("success", "new_cost", "1.5"), ("audio", "buffer", "60"),
-    ("training", "trained", "LoRA on attention"), ("rl-cycle", "retained", "0.25"), ("scaling", "law", "chinchilla-printed")])
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [
+        ("rl-step", "completion", "8192"),
+        ("rl-step", "lora", "true"),
+        ("rl-step", "model", "Llama-3.1-8B"),
+        ("roofline", "batch", "64"),
+        ("backlog", "cards", "1"),
+        ("serving", "seats", "32"),
+        ("task", "stages", "a 1\nb 4 a\ncompile 2 a\nplan 1 b compile\nsearch 1"),
+        ("success", "new_cost", "1.5"),
+        ("audio", "buffer", "60"),
+        ("training", "trained", "LoRA on attention"),
+        ("rl-cycle", "retained", "0.25"),
+        ("scaling", "law", "chinchilla-printed"),
+    ],
+)
 def test_a_change_shows_what_the_library_computes_here(name, field, value, live, served):
     answer = CALCULATORS[name].answer({field: value})
     assert change(live, name, field, value) == answer["text"]
     assert live.locator(f"#calc-{name} .wl-code code").text_content() == answer["code"]
     assert live.locator(f"#calc-{name} figure.wl-figure").count() == answer["html"].count("<figure")
     live.locator(f"#calc-{name} [data-reset]").click()
-    live.wait_for_function("([n, t]) => document.querySelector(n + ' .wl-text').textContent == t", arg=[f"#calc-{name}", CALCULATORS[name].answer({})["text"]], timeout=30_000)
+    live.wait_for_function(
+        "([n, t]) => document.querySelector(n + ' .wl-text').textContent == t",
+        arg=[f"#calc-{name}", CALCULATORS[name].answer({})["text"]],
+        timeout=30_000,
+    )
     assert not [u for u in live.asked if not u.startswith((served, "data:", "blob:"))] and not live.trouble
 
 
@@ -113,7 +142,7 @@ def test_a_wrong_value_is_answered_beside_its_field_in_the_library_s_words(live)
     assert "No result" in live.locator("#calc-rl-step .wl-text").inner_text()
     change(live, "rl-step", "mfu", "0.5")
     assert not error.is_visible() and box.get_attribute("aria-invalid") is None
-    change(live, "rl-step", "model", "Llama-3.1-70B")                       # refused, but by no single field
+    change(live, "rl-step", "model", "Llama-3.1-70B")  # refused, but by no single field
     assert live.locator("#calc-rl-step-error").is_visible()
     live.locator("#calc-rl-step [data-reset]").click()
     live.wait_for_function("!document.getElementById('calc-rl-step').classList.contains('wl-stale')", timeout=30_000)
@@ -154,7 +183,12 @@ def test_the_address_holds_the_inputs_and_the_shown_program_gives_the_same(live,
 @needs_python
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_live_calculator_keeps_the_rules_of_accessibility_on_a_phone(scheme, opened):
-    page = opened("book/calculators.html?calculator=audio&buffer=-1", viewport={"width": 360, "height": 740}, color_scheme=scheme, reduced_motion="reduce")
+    page = opened(
+        "book/calculators.html?calculator=audio&buffer=-1",
+        viewport={"width": 360, "height": 740},
+        color_scheme=scheme,
+        reduced_motion="reduce",
+    )
     page.wait_for_function("document.getElementById('calc-audio').dataset.shown", timeout=60_000)
     assert page.locator("#calc-audio-buffer-error").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

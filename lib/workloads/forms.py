@@ -1,11 +1,13 @@
 """What a calculator is: inputs as data, a function that turns their values into a result, and the result as HTML.
 
-The ten of the book are `workloads.calculators`. A result is plain JSON: "text" (a sentence or two), "values" (numbers by name), "verdicts"
-((True, False or None for good, bad or neither; text) pairs), "tables" ({"head", "rows"} of texts; a head that ends in ">" is
+The ten of the book are in `workloads.calculators`. A result is plain JSON: "text" (a sentence or two), "values" (numbers by name),
+"verdicts" ((True, False or None for good, bad or neither; text) pairs), "tables" ({"head", "rows"} of texts; a head that ends in ">" is
 right-aligned), "figures" ({"svg", "caption"}).
 """
+
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import wraps
 from html import escape
 
 from .domain import between, finite, one_of, whole
@@ -15,9 +17,9 @@ from .domain import between, finite, one_of, whole
 class Input:
     """One input of a calculator.
 
-    Parameters: name, of the argument; label; kind, "number", "whole" (a number), "choice", "switch" or "text"; default; unit; low and high,
-    both allowed; choices; optional: a number may be left empty (None); stops: values of a slider, in order; group: heading above it, "" for the
-    inputs that come first.
+    Parameters: name, of the argument; label; kind, "number", "whole" (a number), "choice", "switch" or "text"; default; unit; low and
+    high, both allowed; choices; optional: a number may be left empty (None); stops: values of a slider, in order; group: heading above
+    it, "" for the inputs that come first.
     """
 
     name: str
@@ -101,9 +103,12 @@ class Calculator:
 
     def code(self, given):
         """A Python program that gives the same result, as text."""
-        lines = [f"    {i.name}={text_of(value) if type(value) is float else repr(value)},{f'  # {i.unit}' if i.unit else ''}" for i, value in zip(self.inputs, self.read(given).values())]
+        lines = [
+            f"    {i.name}={text_of(value) if type(value) is float else repr(value)},{f'  # {i.unit}' if i.unit else ''}"
+            for i, value in zip(self.inputs, self.read(given).values())
+        ]
         call = "\n".join([f"result = calculators.{self.function.__name__}(", *lines, ")"])
-        return f"from workloads import calculators\n\n{call}\nprint(result[\"text\"])\n"
+        return f'from workloads import calculators\n\n{call}\nprint(result["text"])\n'
 
     def answer(self, given):
         """What a page shows for these inputs: {"html", "text", "values", "code"}, or {"error", "field"} where they are refused."""
@@ -116,9 +121,13 @@ class Calculator:
 
 def result(text, values, verdicts=(), tables=(), figures=()):
     """A result, as described at the top. Tables: (head, rows) pairs; figures: (svg, caption) pairs."""
-    return {"text": text, "values": values, "verdicts": [list(v) for v in verdicts],
-            "tables": [{"head": list(head), "rows": [list(map(str, row)) for row in rows]} for head, rows in tables],
-            "figures": [{"svg": svg, "caption": caption} for svg, caption in figures]}
+    return {
+        "text": text,
+        "values": values,
+        "verdicts": [list(v) for v in verdicts],
+        "tables": [{"head": list(head), "rows": [list(map(str, row)) for row in rows]} for head, rows in tables],
+        "figures": [{"svg": svg, "caption": caption} for svg, caption in figures],
+    }
 
 
 def html(result):
@@ -140,3 +149,54 @@ def _table(head, rows):
     body = "".join(line("td", row).replace("<td", '<th scope="row"', 1).replace("</td>", "</th>", 1) for row in rows)
     top = line("th", [h.removesuffix(">") for h in head]).replace("<th", '<th scope="col"')
     return f'<div class="wl-scroll" tabindex="0"><table class="table"><thead>{top}</thead><tbody>{body}</tbody></table></div>'
+
+
+CALCULATORS = {}
+
+
+def calculator(name, title, question, *inputs, presets=None, exact=True):
+    """Decorator: the function becomes a `Calculator` of CALCULATORS; called itself, it reads its arguments and knows their defaults."""
+
+    def register(function):
+        CALCULATORS[name] = made = Calculator(name, title, question, inputs, function, presets or {}, exact)
+        return wraps(function)(lambda **given: made(**given))
+
+    return register
+
+
+def group(heading, *inputs):
+    """The inputs under one heading."""
+    return tuple(replace(i, group=heading) for i in inputs)
+
+
+def num(name, label, default, unit="", low=0, high=None, stops=(), kind="number", **more):
+    """A number as an input."""
+    return Input(name, label, kind, default, unit, low, high, stops=tuple(stops), **more)
+
+
+def count(name, label, default, unit="", low=1, high=None, stops=(), **more):
+    """A whole number as an input."""
+    return num(name, label, default, unit, low, high, stops, "whole", **more)
+
+
+def choice(name, label, choices, default=None):
+    """A choice as an input, the first one by default."""
+    return Input(name, label, "choice", choices[0] if default is None else default, choices=tuple(choices))
+
+
+def switch(name, label, default):
+    """A switch as an input."""
+    return Input(name, label, "switch", default)
+
+
+def doublings(low, high):
+    """low, 2 low, 4 low, ... up to high: stops of a slider."""
+    return [low * 2**k for k in range((high // low).bit_length())]
+
+
+def possible(compute):
+    """The value, or None where the library refuses it."""
+    try:
+        return compute()
+    except ValueError:
+        return None

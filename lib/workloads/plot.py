@@ -3,6 +3,7 @@
 Text and axes take the colour of the page around them (`currentColor`), gaps between bars that of its paper. Every series has a second
 cue beside its colour: dashes or a marker on a line, a pattern in a bar.
 """
+
 import math
 from html import escape
 from typing import NamedTuple
@@ -11,8 +12,8 @@ from .domain import finite, one_of, positive
 from .units import number
 
 COLOURS = BLUE, ORANGE, GREEN, PINK, GOLD, GREY = "#0b6fb8", "#c8590a", "#0a8f6b", "#b5578f", "#a07800", "#6b7785"
-WIDTH = 460                         # of the drawing; a page scales it
-_CHARACTER = 8.0                    # mean width of one at the size of the text
+WIDTH = 460  # of the drawing; a page scales it
+_CHARACTER = 8.0  # mean width of one at the size of the text
 _DASHES = ("", "7 4", "2 3", "10 3 2 3", "4 2", "1 4")
 _HATCHES = ("", "M0 8L8 0", "M0 0L8 8", "M4 0V8", "M0 4H8", "M0 4H8M4 0V8")
 
@@ -60,7 +61,7 @@ def ticks(low, high, log=False):
     first, last = math.ceil(math.log10(positive(low, "low")) - 1e-9), math.floor(math.log10(high) + 1e-9)
     powers = [10**k if k >= 0 else 10.0**k for k in range(first, last + 1)]
     if len(powers) > 2:
-        return powers[::math.ceil(len(powers) / 6)]
+        return powers[:: math.ceil(len(powers) / 6)]
     return [v for k in range(first - 1, last + 1) for m in (1, 2, 5) if low <= (v := m * 10.0**k) <= high]
 
 
@@ -108,8 +109,12 @@ def _legend(names, swatch, left):
 
 def _marker(k, x, y):
     """A dot, square, triangle or diamond in the colour of series k."""
-    shapes = (tag("circle", cx=x, cy=y, r=5), tag("rect", x=x - 4.5, y=y - 4.5, width=9, height=9),
-              tag("path", d=f"M{x - 5.5:.1f} {y + 4.5:.1f}h11l-5.5 -10z"), tag("path", d=f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z"))
+    shapes = (
+        tag("circle", cx=x, cy=y, r=5),
+        tag("rect", x=x - 4.5, y=y - 4.5, width=9, height=9),
+        tag("path", d=f"M{x - 5.5:.1f} {y + 4.5:.1f}h11l-5.5 -10z"),
+        tag("path", d=f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z"),
+    )
     return tag("g", shapes[k % 4], fill=COLOURS[k % 6])
 
 
@@ -125,13 +130,21 @@ def lines(series, x, y, alt, name="plot", height=270):
     left = max(34.0, 12 + _CHARACTER * max(len(text) for _, text in down.ticks))
     across = _Scale(x, [p[0] for s in series for p in s.points], left, WIDTH - 14.0)
     parts = [tag("text", text=y.label, x=4, y=top - 9)]
-    parts += [tag("path", d=f"M{left:.1f} {at:.1f}H{WIDTH - 14}", class_="wl-grid") + tag("text", text=text, x=left - 6, y=at + 5, text_anchor="end")
-              for at, text in down.ticks]
-    parts += [tag("path", d=f"M{at:.1f} {top:.1f}V{top + height:.1f}", class_="wl-grid")
-              + tag("text", text=text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=top + height + 18, text_anchor="middle") for at, text in across.ticks]
-    parts += [tag("path", d=f"M{left:.1f} {top:.1f}V{top + height:.1f}H{WIDTH - 14}", class_="wl-axis"),
-              tag("text", text=x.label, x=(left + WIDTH - 14) / 2, y=top + height + 38, text_anchor="middle"),
-              tag("clipPath", tag("rect", x=left, y=top - 6, width=WIDTH - 14 - left, height=height + 12), id=f"{name}-inside")]
+    parts += [
+        tag("path", d=f"M{left:.1f} {at:.1f}H{WIDTH - 14}", class_="wl-grid")
+        + tag("text", text=text, x=left - 6, y=at + 5, text_anchor="end")
+        for at, text in down.ticks
+    ]
+    parts += [
+        tag("path", d=f"M{at:.1f} {top:.1f}V{top + height:.1f}", class_="wl-grid")
+        + tag("text", text=text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=top + height + 18, text_anchor="middle")
+        for at, text in across.ticks
+    ]
+    parts += [
+        tag("path", d=f"M{left:.1f} {top:.1f}V{top + height:.1f}H{WIDTH - 14}", class_="wl-axis"),
+        tag("text", text=x.label, x=(left + WIDTH - 14) / 2, y=top + height + 38, text_anchor="middle"),
+        tag("clipPath", tag("rect", x=left, y=top - 6, width=WIDTH - 14 - left, height=height + 12), id=f"{name}-inside"),
+    ]
     curves, notes = [], []
     for k, line in enumerate(series):
         places = [(across(a), down(b)) for a, b in line.points]
@@ -161,7 +174,9 @@ def _note(text, x, y, left, top):
     """A text beside a point, on the side where there is room."""
     wide = _CHARACTER * len(text)
     right = x + 9 + wide < WIDTH
-    return tag("text", text=text, x=x + 9 if right else max(x - 9, left + wide), y=max(y - 7, top + 10), text_anchor="start" if right else "end")
+    return tag(
+        "text", text=text, x=x + 9 if right else max(x - 9, left + wide), y=max(y - 7, top + 10), text_anchor="start" if right else "end"
+    )
 
 
 class Bar(NamedTuple):
@@ -189,15 +204,21 @@ def bars(rows, names, x, alt, name="plot", mark=None):
     Raises: ValueError for a length that is not finite.
     """
     used = sorted({bar.series for _, found in rows for bar in found if bar.length > 0})
-    parts = [tag("pattern", tag("path", d=hatch, class_="wl-hatch"), id=f"{name}-{k}", width=8, height=8, patternUnits="userSpaceOnUse")
-             for k, hatch in enumerate(_HATCHES) if hatch and k in [u % 6 for u in used]]
+    parts = [
+        tag("pattern", tag("path", d=hatch, class_="wl-hatch"), id=f"{name}-{k}", width=8, height=8, patternUnits="userSpaceOnUse")
+        for k, hatch in enumerate(_HATCHES)
+        if hatch and k in [u % 6 for u in used]
+    ]
     piece = lambda k, **box: tag("rect", **box, fill=COLOURS[k % 6]) + (tag("rect", **box, fill=f"url(#{name}-{k % 6})") if k % 6 else "")
     legend, top = _legend([names[k] for k in used], lambda i, a, b: piece(used[i], x=a, y=b - 7, width=16.0, height=14.0), 8)
     ends = [bar.start + bar.length for _, found in rows for bar in found] + ([mark[0]] if mark else [])
     across, row = _Scale(x._replace(low=0), ends, 10.0, WIDTH - 14.0), 44
     bottom = top + row * len(rows) + (18 if mark else 0)
-    parts += [tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-grid")
-              + tag("text", text=text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=bottom + 18, text_anchor="middle") for at, text in across.ticks]
+    parts += [
+        tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-grid")
+        + tag("text", text=text, x=min(at, WIDTH - _CHARACTER * len(text) / 2), y=bottom + 18, text_anchor="middle")
+        for at, text in across.ticks
+    ]
     for i, (label, found) in enumerate(rows):
         at = top + row * i
         parts.append(tag("text", text=label, x=14, y=at + 15))
@@ -208,8 +229,13 @@ def bars(rows, names, x, alt, name="plot", mark=None):
     if mark:
         at = across(mark[0])
         wide = _CHARACTER * len(mark[1])
-        parts.append(tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-mark")
-                     + tag("text", text=mark[1], x=min(max(at, 10 + wide / 2), WIDTH - wide / 2), y=bottom - 4, text_anchor="middle"))
-    parts += [tag("path", d=f"M10 {top:.1f}V{bottom:.1f}H{WIDTH - 14}", class_="wl-axis"), *legend,
-              tag("text", text=x.label, x=(WIDTH - 4) / 2, y=bottom + 38, text_anchor="middle")]
+        parts.append(
+            tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-mark")
+            + tag("text", text=mark[1], x=min(max(at, 10 + wide / 2), WIDTH - wide / 2), y=bottom - 4, text_anchor="middle")
+        )
+    parts += [
+        tag("path", d=f"M10 {top:.1f}V{bottom:.1f}H{WIDTH - 14}", class_="wl-axis"),
+        *legend,
+        tag("text", text=x.label, x=(WIDTH - 4) / 2, y=bottom + 38, text_anchor="middle"),
+    ]
     return _svg(parts, bottom + 46, alt)

@@ -4,6 +4,7 @@
 Markdown pages there is the directive ``{calculator} name``. Pyodide comes from npm. Without it the calculators stay as drawn: no page
 then holds a script for them.
 """
+
 import ast
 import hashlib
 import importlib.util
@@ -29,7 +30,7 @@ SITE = Path(__file__).parents[2]
 PLACES = SITE / "calculators.toml"
 PYODIDE = SITE / "node_modules/pyodide"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-SHARED = "lite/static/pyodide"      # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
+SHARED = "lite/static/pyodide"  # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
 LIBRARY = Path(importlib.util.find_spec("workloads").origin).parent
 
 
@@ -47,7 +48,7 @@ def _own_imports(path):
 
 
 def library_files():
-    """What the calculators need of the library: their module, all it imports, and the fact tables (not the ledger), by name in the archive."""
+    """What the calculators need of the library, by name in the archive: their module, all it imports, the fact tables; not the ledger."""
     found, todo = {"__init__"}, ["calculators"]
     while todo:
         if (module := todo.pop()) not in found:
@@ -97,13 +98,18 @@ def _field(i, value, uid):
         return f'<div class="wl-field">{label}<select {own}>{options}</select>{error}</div>'
     if i.kind == "text":
         quiet = 'autocomplete="off" spellcheck="false" maxlength="2000"'
-        box = f'<textarea {own} rows="5" {quiet}>{escape(value)}</textarea>' if "\n" in i.default else f'<input type="text" {own} value="{escape(value)}" {quiet}>'
+        box = (
+            f'<textarea {own} rows="5" {quiet}>{escape(value)}</textarea>'
+            if "\n" in i.default
+            else f'<input type="text" {own} value="{escape(value)}" {quiet}>'
+        )
         return f'<div class="wl-field wl-wide">{label}{box}{error}</div>'
     box = f'<input type="text" inputmode="decimal" {own} value="{text_of(value)}" title="{_hint(i)}" autocomplete="off">'
     slider = ""
     if i.stops:
-        slider = (f'<input type="range" min="0" max="{len(i.stops) - 1}" value="{_nearest(i.stops, value)}" data-for="{i.name}" data-stops="{" ".join(map(text_of, i.stops))}" '
-                  f'aria-label="{escape(i.label)}, slider" aria-valuetext="{text_of(value)}">')
+        stops = f'min="0" max="{len(i.stops) - 1}" value="{_nearest(i.stops, value)}" data-stops="{" ".join(map(text_of, i.stops))}"'
+        spoken = f'aria-label="{escape(i.label)}, slider" aria-valuetext="{text_of(value)}"'
+        slider = f'<input type="range" data-for="{i.name}" {stops} {spoken}>'
     return f'<div class="wl-field">{label}{box}{slider}{error}</div>'
 
 
@@ -121,19 +127,27 @@ def form(name, given=None):
     answer = calculator.answer(values)
     if "error" in answer:
         raise ValueError(answer["error"])
-    presets = "".join(f'<button type="button" data-preset="{escape(json.dumps({k: text_of(v) for k, v in preset.items()}))}">{escape(label)}</button>'
-                      for label, preset in calculator.presets.items())
+    presets = "".join(
+        f'<button type="button" data-preset="{escape(json.dumps({k: text_of(v) for k, v in preset.items()}))}">{escape(label)}</button>'
+        for label, preset in calculator.presets.items()
+    )
     presets = presets and f'<div class="wl-buttons" hidden>{presets}</div>'
-    actions = "".join(f'<button type="button" data-{what}>{label}</button>' for what, label in (("reset", "Reset"), ("link", "Copy link"), ("copy", "Copy as Python")))
-    note = ("The result of the inputs shown. They can be changed where JavaScript runs and the page comes from a server (make serve), not from a file." if live()
-            else "The result of the inputs shown. This copy of the book was built without its live parts.")
-    return (f'<form class="wl-calculator" id="{uid}" data-name="{name}" data-version="{version()}" aria-label="Calculator: {escape(calculator.title)}">'
-            f'<p class="wl-question">{escape(calculator.question)}</p>'
-            f'<p class="wl-text" role="status">{escape(answer["text"])}</p><p class="wl-error" id="{uid}-error" hidden></p>'
-            f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend>{presets}{"".join(_groups(calculator, values, uid))}</fieldset>'
-            f'<div class="wl-result">{answer["html"]}</div></div><div class="wl-buttons wl-actions" hidden>{actions}</div>'
-            f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
-            f'<p class="wl-note">{note}</p></form>')
+    actions = "".join(
+        f'<button type="button" data-{what}>{label}</button>'
+        for what, label in (("reset", "Reset"), ("link", "Copy link"), ("copy", "Copy as Python"))
+    )
+    dead = "This copy of the book was built without its live parts."
+    note = "They can be changed where JavaScript runs and the page comes from a server (make serve), not from a file." if live() else dead
+    title = f'aria-label="Calculator: {escape(calculator.title)}"'
+    return (
+        f'<form class="wl-calculator" id="{uid}" data-name="{name}" data-version="{version()}" {title}>'
+        f'<p class="wl-question">{escape(calculator.question)}</p>'
+        f'<p class="wl-text" role="status">{escape(answer["text"])}</p><p class="wl-error" id="{uid}-error" hidden></p>'
+        f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend>{presets}{"".join(_groups(calculator, values, uid))}</fieldset>'
+        f'<div class="wl-result">{answer["html"]}</div></div><div class="wl-buttons wl-actions" hidden>{actions}</div>'
+        f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
+        f'<p class="wl-note">The result of the inputs shown. {note}</p></form>'
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------------------- pages

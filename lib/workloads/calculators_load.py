@@ -1,0 +1,412 @@
+"""Calculators of load: the roofline of one server, the backlog of a shifting load, the serving simulator."""
+
+from math import gcd
+
+from . import arrivals, fluid, flops, hardware, memory, metrics, models, plot, replay, requests, roofline, serving, steptime
+from .calculators_common import ATTENTION, CARDS, DENSE, MEASURED_CARD, clock, efficiencies, scaled
+from .domain import between
+from .forms import calculator, choice, count, doublings, group, num, result, switch
+from .plot import Axis, Line
+from .units import TERA, number, quantity
+
+
+# roofline of a server ---------------------------------------------------------------------------------------
+@calculator(
+    "roofline",
+    "Roofline of one server",
+    "What limits prefill and decode, how fast can they be at best, and how many sequences fit?",
+    choice("model", "Model", ATTENTION),
+    choice("accelerator", "Accelerator", CARDS),
+    count("new", "Prompt: new tokens", 8192, "tokens", 1, 2**20, doublings(16, 2**17)),
+    count("output", "Returned tokens", 256, "tokens", 2, 2**17, doublings(2, 2**15)),
+    count("batch", "Sequences in a decode step", 32, "sequences", 1, 10**5, doublings(1, 1024)),
+    *group(
+        "Machine",
+        count("cards", "Accelerators that act as one", 1, "", 1, 64, doublings(1, 64)),
+        choice("precision", "Precision of the arithmetic", ("bf16", "fp8")),
+        *efficiencies(),
+    ),
+    *group(
+        "Bytes and cache",
+        num("bytes_per_parameter", "Bytes of a weight", 2, "B", 0.25, 4),
+        num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 4),
+        count("past", "Tokens cached before", 0, "tokens", 0, 2**20),
+    ),
+    exact=False,
+)
+def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_value, mfu, mbu, new, output, past, batch):
+    """Ridge, operating points, time to first token, interval between tokens, and sequences that fit."""
+    m, card, request = models.model(model), hardware.accelerator(accelerator), requests.Request(new, output, past)
+    peak, bandwidth, context = cards * card.peak(precision), cards * card.bandwidth, requests.mean_decode_context(request)
+    width = dict(bytes_per_parameter=bytes_per_parameter, bytes_per_value=bytes_per_value)
+    work = {"prefill": (flops.forward(m, new, past, head="last").total, memory.prefill_bytes(m, new, past, **width))}
+    for rows in dict.fromkeys((1, batch)):
+        work[f"decode of {number(rows)}"] = (
+            flops.decode_step(m, context, rows).total,
+            memory.decode_traffic(m, context, rows, **width).total,
+        )
+    points = {
+        name: {
+            "flops": f,
+            "bytes": b,
+            "intensity": roofline.intensity(f, b),
+            "seconds": roofline.roofline_seconds(f, b, peak, bandwidth, mfu, mbu),
+            "regime": roofline.regime(f, b, peak, bandwidth, mfu, mbu),
+        }
+        for name, (f, b) in work.items()
+    }
+    last = points[list(points)[-1]]
+    weights, sequence = (
+        memory.weight_bytes(m, bytes_per_parameter),
+        memory.kv_bytes(m, requests.end_context(request), bytes_per_value=bytes_per_value),
+    )
+    fit = memory.sequences_that_fit(cards * card.memory_bytes, weights, sequence)
+    values = {
+        "ridge": roofline.ridge(peak, bandwidth),
+        "ttft_seconds": points["prefill"]["seconds"],
+        "interval_seconds": last["seconds"],
+        "fit": fit,
+        "tokens_per_second": batch / last["seconds"],
+        "weight_bytes": weights,
+        "sequence_bytes": sequence,
+        **{f"{name}: {key}": value for name, point in points.items() for key, value in point.items()},
+    }
+    kind = "at best" if mfu == mbu == 1 else "in this model"
+    text = (
+        f"First token after {quantity(values['ttft_seconds'], 's', 3)} {kind}, then one every {quantity(last['seconds'], 's', 3)} with "
+        f"{number(batch)} sequences: {number(values['tokens_per_second'], 4)} tokens/s. {number(fit)} sequences fit."
+    )
+    rows = [
+        [
+            name,
+            quantity(p["flops"], "FLOP"),
+            quantity(p["bytes"], "B"),
+            f"{number(p['intensity'], 3)} FLOP/B",
+            quantity(p["seconds"], "s", 3),
+        ]
+        for name, p in points.items()
+    ]
+    return result(
+        text,
+        values,
+        _server_verdicts(values, points, batch, fit, weights, cards * card.memory_bytes),
+        [(["work", "FLOPs>", "bytes>", "intensity>", "time>"], rows)],
+        [_roofline_plot(points, peak, bandwidth, mfu, mbu, values["ridge"])],
+    )
+
+
+def _server_verdicts(values, points, batch, fit, weights, room):
+    for name, p in points.items():
+        yield None, f"{name.capitalize()} is {p['regime']}: {number(p['intensity'], 3)} FLOP/B, ridge {number(values['ridge'], 4)}."
+    if weights > room:
+        yield False, f"The weights alone, {quantity(weights, 'B')}, do not fit {quantity(room, 'B')}."
+    else:
+        told = "fit" if fit >= batch else "do not fit"
+        yield (
+            fit >= batch,
+            f"{number(batch)} sequences of {quantity(values['sequence_bytes'], 'B')} {told} beside the weights "
+            f"({quantity(weights, 'B')} of {quantity(room, 'B')}).",
+        )
+
+
+def _roofline_plot(points, peak, bandwidth, mfu, mbu, ridge):
+    low, high = min(0.5, *(p["intensity"] for p in points.values())), max(4 * ridge, *(2 * p["intensity"] for p in points.values()))
+    roof = lambda a, b: [(i, roofline.attainable(i, a, b) / TERA) for i in (low, a / b, high)]
+    series = [Line("roof", roof(peak, bandwidth))]
+    series += [Line("reached", roof(mfu * peak, mbu * bandwidth))] if min(mfu, mbu) < 1 else []
+    series += [Line(name, [(p["intensity"], p["flops"] / p["seconds"] / TERA)], "points", (name,)) for name, p in points.items()]
+    alt = (
+        f"Roofline, log-log: rate rises with intensity up to {number(ridge, 4)} FLOP/B, then stays at {quantity(peak, 'FLOP/s', 4)}. "
+        + "; ".join(f"{name} at {number(p['intensity'], 3)} FLOP/B" for name, p in points.items())
+    )
+    return plot.lines(
+        series, Axis("intensity (FLOP/B)", log=True), Axis("rate (TFLOP/s)", log=True), alt, "roofline"
+    ), "The roof of the machine and where the work stands on it: left of the corner memory is the limit, right of it arithmetic."
+
+
+# fluid backlog ----------------------------------------------------------------------------------------------
+LOAD = (
+    num("rate", "Requests a second", 4, "requests/s", 0.01, 1000, (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)),
+    count("first_share", "Long inputs among them, first window", 90, "%", 0, 100, range(0, 101, 5)),
+    count("second_share", "Long inputs among them, second window", 10, "%", 0, 100, range(0, 101, 5)),
+)
+REQUESTS = group(
+    "Windows and requests",
+    num("seconds", "Length of each window", 60, "s", 1, 3600, (10, 20, 30, 60, 120, 300)),
+    count("long_prompt", "Long input: prompt", replay.LONG_INPUT.new, "tokens", 1, 2**20),
+    count("short_output", "Long input: output", replay.LONG_INPUT.output, "tokens", 2, 2**17),
+    count("short_prompt", "Long output: prompt", replay.LONG_OUTPUT.new, "tokens", 1, 2**20),
+    count("long_output", "Long output: output", replay.LONG_OUTPUT.output, "tokens", 2, 2**17),
+)
+
+
+def _windows(seconds, rate, shares, long_prompt, short_output, short_prompt, long_output):
+    """Windows with these shares (whole percents) of long inputs, weights in lowest terms."""
+    types = requests.Request(long_prompt, short_output), requests.Request(short_prompt, long_output)
+    weights = [(share // gcd(share, 100), (100 - share) // gcd(share, 100)) for share in shares]
+    return [arrivals.Window(seconds, rate, tuple((r, w) for r, w in zip(types, pair) if w)) for pair in weights]
+
+
+def _mixed(windows, first_share, second_share, **load):
+    """One window of the same requests, evenly mixed over the whole time."""
+    both = first_share + second_share
+    shares = (both // gcd(both, 200), (200 - both) // gcd(both, 200))
+    types = [requests.Request(load["long_prompt"], load["short_output"]), requests.Request(load["short_prompt"], load["long_output"])]
+    return arrivals.Window(2 * windows[0].seconds, windows[0].rate, tuple((r, w) for r, w in zip(types, shares) if w))
+
+
+SHIFTING = {"Shifting load": {}, "The same load, evenly mixed": dict(first_share=50, second_share=50)}
+
+
+@calculator(
+    "backlog",
+    "Backlog of a shifting load",
+    "Enough capacity on average: does a backlog build up all the same, and when is it gone?",
+    *LOAD,
+    count("cards", "Accelerators, each with a copy", 2, "", 1, 1024, range(1, 17)),
+    *REQUESTS,
+    *group(
+        "Servers",
+        choice("model", "Model", ATTENTION),
+        choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
+        count("batch", "Sequences in a decode step", 64, "sequences", 1, 4096, doublings(1, 1024)),
+        *efficiencies(),
+        choice("context", "Context behind the rate", ("one mean for all", "each window's own")),
+    ),
+    presets=SHIFTING,
+    exact=False,
+)
+def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, first_share, second_share, **lengths):
+    """Fluid backlog of decode work over two windows, against the same requests evenly mixed."""
+    m, card = models.model(model), hardware.accelerator(accelerator)
+    windows = _windows(seconds, rate, (first_share, second_share), **lengths)
+    mixed = _mixed(windows, first_share, second_share, **lengths)
+    at = lambda window: fluid.decode_rate(card, m, batch, round(arrivals.mean_step_context(window)), cards, mfu, mbu)
+    rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
+    pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
+    path, flat = fluid.path_until_empty(pieces, rates[-1]), fluid.path_until_empty(even, at(mixed))
+    arrived = fluid.work(pieces)[0]
+    values = {
+        "service_rate": rates,
+        "step_rates": [arrivals.step_rate(w) for w in windows],
+        "mixed_step_rate": arrivals.step_rate(mixed),
+        "input_rates": [arrivals.input_rate(w) for w in windows],
+        "peak_steps": fluid.peak(path)[1],
+        "empty_seconds": path[-1][0],
+        "mixed_peak_steps": fluid.peak(flat)[1],
+        "mean_delay_seconds": fluid.backlog_area(path) / arrived,
+        "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
+        "path": [list(p) for p in path],
+        "fit": memory.sequences_that_fit(
+            card.memory_bytes, memory.weight_bytes(m), memory.kv_bytes(m, round(arrivals.mean_step_context(mixed)))
+        ),
+    }
+    text = (
+        f"The backlog grows to {number(round(values['peak_steps']))} steps and is gone {clock(values['empty_seconds'])} after the start; "
+        f"evenly mixed, the same requests leave {number(round(values['mixed_peak_steps'])) if values['mixed_peak_steps'] else 'none'}."
+        if values["peak_steps"]
+        else f"No backlog: {number(round(min(rates)))} steps/s are always enough."
+    )
+    rows = [
+        [name, number(round(arrivals.input_rate(w))), number(round(arrivals.step_rate(w))), number(round(r))]
+        for name, w, r in (
+            ("first window", windows[0], rates[0]),
+            ("second window", windows[1], rates[1]),
+            ("evenly mixed", mixed, at(mixed)),
+        )
+    ]
+    return result(
+        text,
+        values,
+        _backlog_verdicts(values, mixed, batch),
+        [(["window", "prompt tokens/s>", "decode steps/s>", "served at most>"], rows)],
+        [_backlog_plot(path, flat, seconds)],
+    )
+
+
+def _backlog_verdicts(values, mixed, batch):
+    enough = values["mixed_step_rate"] <= min(values["service_rate"])
+    yield (
+        enough,
+        f"On average {number(round(values['mixed_step_rate']))} steps arrive a second, {'below' if enough else 'above'} the capacity.",
+    )
+    if values["peak_steps"]:
+        yield False, f"Work waits {clock(values['mean_delay_seconds'], 3)} on average, at most {clock(values['longest_delay_seconds'], 3)}."
+    yield (
+        values["fit"] >= batch,
+        f"{number(batch)} sequences a card {'fit' if values['fit'] >= batch else 'do not fit'} ({number(values['fit'])} would).",
+    )
+
+
+def _backlog_plot(path, flat, seconds):
+    end = max(path[-1][0], flat[-1][0])
+    draw = lambda corners: [(t, q / 1000) for t, q in corners] + ([(end, 0)] if corners[-1][0] < end else [])
+    alt = (
+        f"Backlog over time. As it arrives: {number(round(fluid.peak(path)[1]))} steps at most, empty after {clock(path[-1][0])}. "
+        f"Evenly mixed: {number(round(fluid.peak(flat)[1]))} at most."
+    )
+    return plot.lines(
+        [Line("as it arrives", draw(path)), Line("evenly mixed", draw(flat))],
+        Axis("time (s)", low=0, high=end),
+        Axis("backlog (thousand steps)"),
+        alt,
+        "backlog",
+        220,
+    ), f"Fluid backlog of decode steps, rates constant within each {clock(seconds)} window. A lower bound of what waits."
+
+
+# serving simulator ------------------------------------------------------------------------------------------
+SETTINGS, FACTORS = replay.replay_settings(), replay.replay_factors()
+SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
+
+
+@calculator(
+    "serving",
+    "Serving simulator",
+    "What do users wait for, and what does the memory pool do, when requests are batched continuously?",
+    *LOAD,
+    count("seats", "Most running requests", SETTINGS["seats"], "requests", 1, 4096, doublings(1, 1024)),
+    *REQUESTS,
+    *group(
+        "Rhythm",
+        choice("rhythm", "Arrivals", ("even", "random")),
+        num("cv", "Random gaps: deviation over mean (1: Poisson)", 1, "", 0.1, 10),
+        count("seed", "Random draw number", 1, "", 0, 10**6),
+    ),
+    *group(
+        "Engine",
+        choice("model", "Model", DENSE),
+        choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
+        count("blocks", "KV blocks", SETTINGS["blocks"], "", 1, 10**7),
+        count("block_size", "Tokens of a block", SETTINGS["block_size"], "tokens", 1, 1024),
+        count("token_budget", "Most tokens of a step", SETTINGS["token_budget"], "tokens/step", 1, 2**20, doublings(256, 2**15)),
+        count("max_length", "Most tokens of a request", SETTINGS["max_length"], "tokens", 2, 2**21),
+        switch("whole_sequence", "Admit only what fits whole", True),
+    ),
+    *group("Time of a step", *efficiencies(FACTORS["mfu"], FACTORS["mbu"]), choice("form", "Operators", ("sum", "max"))),
+    presets={"Measured, shifting": {}, "Measured, evenly mixed": dict(first_share=50, second_share=50)},
+    exact=False,
+)
+def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model, accelerator, mfu, mbu, form, **given):
+    """Continuous batching of a load on one replica: times to first and last token, preemptions, the pool over time."""
+    windows = _windows(seconds, rate, (first_share, second_share), **{name: given.pop(name) for name in SHAPES})
+    between(round(2 * rate * seconds), 1, 2000, "2 x rate x seconds", "requests")
+    load = tuple(_random_load(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
+    engine = serving.Engine(**given)
+    run = serving.serve(load, engine, steptime.step_time(models.model(model), hardware.accelerator(accelerator), mfu, mbu, form))
+    waiting = _outstanding(run)
+    found = {
+        "requests": len(run.requests),
+        "output_tokens": sum(r.output for r in run.requests),
+        **serving.p95_times(run),
+        "preemptions": run.preemptions,
+        "steps": run.steps,
+        "ttft_median": metrics.nearest_rank([metrics.ttft(r.arrival, r.first) for r in run.requests], 0.5),
+        "most_outstanding": max(n for _, n in waiting),
+    }
+    found["tokens_per_second"] = found["output_tokens"] / run.makespan
+    known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == serving.Engine(**SETTINGS)
+    measured = next((replay.measured_replay(name) for name in replay.WINDOWS if known and load == replay.replay_load(name)), None)
+    text = (
+        f"{number(found['requests'])} requests: 95% have their first token within {clock(found['ttft_p95'], 3)} and end within "
+        f"{clock(found['request_p95'], 3)}; "
+        f"the last token comes after {clock(found['makespan'], 3)}. Preemptions: {number(found['preemptions'])}."
+    )
+    return result(
+        text, found, _serving_verdicts(found, windows, measured), [_serving_table(found, measured)], _serving_plots(run, engine, waiting)
+    )
+
+
+def _random_load(windows, cv, seed):
+    starts = [sum(w.seconds for w in windows[:k]) for k in range(len(windows))]
+    return [
+        a
+        for k, (w, start) in enumerate(zip(windows, starts))
+        for a in arrivals.sampled(w, arrivals.gamma_times(w.rate, cv, w.seconds, f"{seed}/{k}", start), f"{seed}/{k}")
+    ]
+
+
+def _outstanding(run):
+    """Corners (s, requests) of the number of requests that have arrived and not ended."""
+    events = sorted([(r.arrival, 1) for r in run.requests] + [(r.last, -1) for r in run.requests])
+    level, corners = 0, [(0, 0)]
+    for time, change in events:
+        level += change
+        corners.append((time, level))
+    return corners
+
+
+def _serving_verdicts(found, windows, measured):
+    sent = sum(w.seconds for w in windows)
+    yield found["makespan"] <= 1.25 * sent, f"Requests come for {clock(sent)}; the replica needs {clock(found['makespan'], 3)} for them."
+    again = found["preemptions"]
+    yield (
+        again == 0,
+        f"{number(again)} preemptions: each computes a request again from its first token."
+        if again
+        else "No preemption: the pool was never short of blocks.",
+    )
+    if measured:
+        yield (
+            None,
+            f"This load was measured: request time within 95%, {clock(measured.request_p95, 3)} (predicted "
+            f"{quantity(found['request_p95'] / measured.request_p95 - 1, '%', 2)} off).",
+        )
+
+
+def _serving_table(found, measured):
+    rows = [
+        ("request time, 95% within", "request_p95", clock),
+        ("first token, 95% within", "ttft_p95", clock),
+        ("wait before the first step, 95% within", "wait_p95", clock),
+        ("last token of all", "makespan", clock),
+        ("preemptions", "preemptions", number),
+    ]
+    own = [
+        ("first token, half within", clock(found["ttft_median"])),
+        ("output tokens/s", number(found["tokens_per_second"], 4)),
+        ("engine steps", number(found["steps"])),
+    ]
+    if not measured:
+        return ["", "simulated>"], [[label, text(found[key])] for label, key, text in rows] + [list(row) for row in own]
+    return ["", "simulated>", "measured>"], [[label, text(found[key]), text(getattr(measured, key))] for label, key, text in rows] + [
+        [*row, ""] for row in own
+    ]
+
+
+def _thinned(points, most=240):
+    step = -(-len(points) // most)
+    return points if step <= 1 else [*points[::step], points[-1]]
+
+
+def _serving_plots(run, engine, waiting):
+    size, unit = scaled(run.makespan)
+    over = lambda points: [(t / size, v) for t, v in _thinned(points)]
+    running = [(0, 0)] + [(t, n) for t, _, n in run.timeline]
+    used = [(0, 0)] + [(t, 100 * blocks / engine.blocks) for t, blocks, _ in run.timeline]
+    time = Axis(f"time ({unit})", low=0, high=max(t for t, _ in waiting) / size)
+    most = max(n for _, n in waiting)
+    return [
+        (
+            plot.lines(
+                [Line("in the system", over(waiting)), Line("running", over(running))],
+                time,
+                Axis("requests"),
+                f"Requests over time: at most {number(most)} in the system, at most {number(max(n for _, n in running))} running.",
+                "serving-requests",
+                190,
+            ),
+            "Requests that have arrived and not ended, and those in the running batch.",
+        ),
+        (
+            plot.lines(
+                [Line("KV blocks in use", over(used))],
+                time,
+                Axis("pool (%)", high=100),
+                f"Share of the KV pool in use: at most {number(max(u for _, u in used), 3)}%.",
+                "serving-pool",
+                130,
+            ),
+            "KV blocks in use at the end of each event.",
+        ),
+    ]
