@@ -1,6 +1,7 @@
 # make book    set up everything and build the site into _build/html
 # make test    run every test (set-up and build included)
 # make serve   the site on localhost
+# make book PYODIDE=folder   the site also serves NumPy, SciPy and Matplotlib to its live notebooks, from the unpacked distribution of Pyodide
 # make notebooks   run every notebook again and store its outputs
 # make audit   collect the checks of the executed pages into _build/audit.json
 # make oracle  the counts of PyTorch anew, compared with the library (installs torch in .venv-oracle)
@@ -26,7 +27,8 @@ DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not
 .PHONY: book test notebooks audit serve oracle bench mutants assignment grade class-site clean
 .DELETE_ON_ERROR:
 
-book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.code _build/.dress
+book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.dress
+	$(BIN)/python $(SITE)/lite.py
 	$(BIN)/python $(SITE)/execute.py
 	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; rm -rf _build/.doctrees; exit 1; }  # else the next build forgets the warnings
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
@@ -85,7 +87,12 @@ $(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
 $(SITE)/node_modules/.ok: $(SITE)/package.json $(SITE)/package-lock.json $(VENV)/.ok
 	@cd $(SITE) && npm ci --prefer-offline --ignore-scripts --no-audit --no-fund --loglevel=silent || true
 	@cd $(SITE)/node_modules 2> /dev/null && test -d katex && test -f pyodide/pyodide.asm.wasm && touch .ok || \
-		echo "npm did not deliver everything (see $(SITE)/package.json). The book is built without live calculators, and without KaTeX its formulas are plain MathML; the next 'make book' tries again."
+		echo "npm did not deliver everything (see $(SITE)/package.json). The book is built without live calculators and notebooks, and without KaTeX its formulas are plain MathML; the next 'make book' tries again."
+
+# With a repository in _config.yml the notebooks install the library from it, where it is missing.
+_build/.install: _config.yml $(SITE)/notebooks.py $(VENV)/.ok
+	$(BIN)/python $(SITE)/notebooks.py --install
+	@mkdir -p _build && touch $@
 
 # The execution cache looks at a notebook's code only: a change of the library or a pin must drop it.
 _build/.code: $(CODE) constraints.txt

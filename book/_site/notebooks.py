@@ -5,6 +5,9 @@ ids derived from the cells' sources, one kernel name. Running it twice leaves an
 
 `notebooks.py --text page.md NOTEBOOK` writes the notebook from a MyST text (jupytext) first; `--to-text NOTEBOOK page.md`
 makes such a text for editing. `--no-run` stores the normal form without running (outputs are dropped).
+
+With a repository in `_config.yml` the first code cell of every notebook installs the library where it is missing, as in Colab:
+`--install` puts that cell in, or takes it out, without running anything.
 """
 import argparse
 import hashlib
@@ -16,9 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+INSTALL = "workloads-install"                             # tag of the cell that installs the library where it is missing
 KEPT = ("tags", "nbgrader", "mystnb", "jupyter")          # cell metadata that is part of the source
 
 
@@ -28,8 +33,37 @@ def every_notebook():
     return sorted(p for p in found if ".ipynb_checkpoints" not in p.parts and "node_modules" not in p.parts)
 
 
+def published():
+    """What pip can install the library from: the repository of `_config.yml`; None without one."""
+    config = ROOT / "_config.yml"
+    repository = config.exists() and yaml.safe_load(config.read_text(encoding="utf-8")).get("repository") or {}
+    url = (repository.get("url") or "").rstrip("/")
+    return f"git+{url}@{repository.get('branch') or 'main'}#subdirectory=lib" if url else None
+
+
+def place_install(nb, source):
+    """Let the first code cell install the library from a source where it is missing; no source, no such cell. Outputs stay."""
+    cells = [c for c in nb.cells if INSTALL not in c.metadata.get("tags", [])]
+    text = f'try:\n    import workloads\nexcept ModuleNotFoundError:\n    %pip install -q "{source}"'
+    had = [c.source for c in nb.cells if INSTALL in c.metadata.get("tags", [])]
+    if had == [text] * bool(source):
+        return nb
+    complete = all(c.execution_count for c in cells if c.cell_type == "code")
+    if source:
+        at = next((i for i, c in enumerate(cells) if c.cell_type == "code"), len(cells))
+        cells.insert(at, nbformat.v4.new_code_cell(text, metadata={"tags": ["remove-cell", INSTALL]}))
+    for count, cell in enumerate((c for c in cells if c.cell_type == "code"), 1):
+        cell.execution_count = count if complete else None
+        for output in cell.outputs:
+            if output.output_type == "execute_result":
+                output.execution_count = cell.execution_count
+    nb.cells = cells
+    return nb
+
+
 def normalise(nb):
     """Strip whatever depends on the run or the tool; derive cell ids from the sources."""
+    place_install(nb, published())
     nb.metadata = nbformat.from_dict({
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -63,18 +97,36 @@ def tidy(path):
 
 def refresh(path, execute=True):
     tidy(path)
-    nb = nbformat.read(path, as_version=4)
+    nb = place_install(nbformat.read(path, as_version=4), published())
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     if execute:
         run(nb, path.parent)
+    return store(nb, path)
+
+
+def store(nb, path):
+    """Write a notebook in the normal form, unless the file is that already; what happened."""
     nbformat.validate(normalise(nb))
     text = nbformat.writes(nb) + "\n"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
         return f"stored {path.relative_to(ROOT)}"
     return f"same   {path.relative_to(ROOT)}"
+
+
+def install(paths):
+    """Put in or take out the cell that installs the library, in the notebooks whose cell is not as it should be."""
+    changed = 0
+    for path in paths:
+        nb = nbformat.read(path, as_version=4)
+        cells = list(nb.cells)
+        if place_install(nb, published()).cells != cells:
+            store(nb, path)
+            changed += 1
+    if changed:
+        print(f"{changed} notebooks " + (f"now install the library from {published()} where it is missing" if published() else "no longer install the library"))
 
 
 def from_text(source, target):
@@ -97,10 +149,13 @@ def main():
     parser.add_argument("--text", type=Path, help="MyST text that replaces the notebook's cells")
     parser.add_argument("--to-text", action="store_true", help="write NOTEBOOK as MyST text to the second path")
     parser.add_argument("--no-run", action="store_true")
+    parser.add_argument("--install", action="store_true", help="only put in, or take out, the cell that installs the library")
     a = parser.parse_args()
     if a.to_text:
         return to_text(*a.notebooks)
     paths = [p.resolve() for p in a.notebooks] or every_notebook()
+    if a.install:
+        return install(paths)
     if a.text:
         from_text(a.text, paths[0])
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"

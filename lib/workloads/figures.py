@@ -43,7 +43,7 @@ def figure(*, alt, caption, size=(6.0, 3.5), axes=(1, 1), **subplots):
         except ModuleNotFoundError as missing:
             if missing.name not in ("matplotlib", "numpy"):
                 raise
-            display(Markdown(f"*Figure.* {caption} (Not drawn here: {missing.name} is not available in this kernel.)"))
+            display(Markdown(f"*Figure.* {caption} (Not drawn: {str(missing).rstrip('.')}.)"))
             return
         display({"image/svg+xml": image, "text/plain": f"<figure: {alt}>"}, raw=True)
         display(Markdown(f"*Figure.* {caption}"))

@@ -1,0 +1,53 @@
+"""Live notebooks: the button that opens a page's notebook in the reader's browser, and JupyterLite beside the pages (made by lite.py)."""
+import shutil
+from pathlib import Path
+
+ON_DISK = 'if (location.protocol == "file:") document.documentElement.classList.add("wl-on-disk");'       # there no notebook runs
+
+
+def built(app):
+    """Folder of the live site, or None if it was not built."""
+    folder = Path(app.outdir).parent / "lite/site"
+    return folder if (folder / "notebooks/index.html").exists() else None
+
+
+def note_built(app, config):
+    config.wl_live = built(app) is not None
+
+
+def address(docname, notebook):
+    """Where a page's button leads: to its notebook, or to the list of all notebooks."""
+    return f"lite/notebooks/index.html?path={docname}.ipynb" if notebook else "lite/tree/index.html"
+
+
+def add_button(app, pagename, templatename, context, doctree):
+    if not app.config.wl_live or not context.get("page_source_suffix"):
+        return
+    notebook = context["page_source_suffix"] == ".ipynb"
+    tip = "Run this page in the browser" if notebook else "Notebooks to run in the browser"
+    if notebook and pagename.startswith("exercises/"):
+        tip = "Solve this exercise in the browser"
+    context.setdefault("header_buttons", []).insert(0, {
+        "type": "link", "url": "../" * pagename.count("/") + address(pagename, notebook), "tooltip": tip, "icon": "fas fa-play", "label": "wl-run"})
+
+
+def put_beside(app, exception):
+    """Copy the live site into the built one, unless it is there."""
+    folder, target = built(app), Path(app.outdir) / "lite"
+    if exception or app.builder.format != "html" or not folder:
+        return
+    mark = folder.parent / "inputs"
+    if not (target / "inputs").exists() or (target / "inputs").read_bytes() != mark.read_bytes():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(folder, target)
+        shutil.copy(mark, target / "inputs")
+    for path in (folder / "static/pyodide").glob("py*"):            # the calculators may have put the same files, uncompiled, there
+        shutil.copy2(path, target / "static/pyodide")
+
+
+def setup(app):
+    app.add_config_value("wl_live", False, "html")
+    app.add_js_file(None, body=ON_DISK)
+    app.connect("config-inited", note_built)
+    app.connect("html-page-context", add_button, priority=850)
+    app.connect("build-finished", put_beside, priority=950)

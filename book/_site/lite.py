@@ -1,0 +1,325 @@
+"""Build the live notebooks into _build/lite: JupyterLite with the chapters and the exercises' starters; the site takes it in as lite/.
+
+JupyterLite, Python (Pyodide), the library, SymPy and all pure-Python packages come with the site. NumPy, SciPy and Matplotlib exist for
+this Python in Pyodide's own distribution only: a cell that imports them gets them from its public host, checked against the hashes of
+Pyodide's lock file. With `PYODIDE=folder`, a folder that holds the unpacked distribution, the site serves them too.
+
+If npm or the package index does not deliver, this says so, and the book is built without live notebooks.
+"""
+import ast
+import base64
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import assignment
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "book/_site"
+LIBRARY = ROOT / "lib/workloads"
+CORE = SITE / "node_modules/pyodide"
+CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+WHEELS, WORK = ROOT / "_build/wheels", ROOT / "_build/lite"
+KERNEL = Path(sys.prefix) / "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension"
+HOST = "cdn.jsdelivr.net"                             # of Pyodide's distribution
+ONLINE = {"numpy": "NumPy", "scipy": "SciPy", "matplotlib": "Matplotlib"}
+KERNEL_PACKAGES = ["micropip", "piplite", "ipykernel", "comm", "pyodide-kernel", "jedi", "ipython", "workloads-lite"]
+PACKAGES = ["sympy", "workloads"]
+# what a notebook of the book makes Python import; byte code of it goes into the archives
+IMPORTS = """import micropip, piplite.piplite, pyodide_kernel, sympy, workloads.page, workloads.calculators
+x = sympy.Symbol("x", positive=True)
+sympy.latex(sympy.simplify(sympy.integrate(x * sympy.exp(-x), x))), sympy.solve(sympy.Eq(x**2 + x, 2), x)"""
+
+
+class Missing(Exception):
+    """What the live notebooks need and the build did not get."""
+
+
+# ------------------------------------------------------------------------------------------------------------------------- packages
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def closure(packages, names):
+    """The entries of a lock file for the named packages and all that they depend on."""
+    found, todo = {}, list(names)
+    while todo:
+        name = todo.pop().lower().replace("_", "-")
+        if name not in found:
+            found[name] = dict(packages[name])
+            todo += packages[name]["depends"]
+    return found
+
+
+def entry(name, number, file_name=None):
+    """An entry of a lock file for a pure-Python package."""
+    module = name.replace("-", "_")
+    return {"name": name, "version": number, "file_name": file_name or f"{module}-{number}-py3-none-any.whl", "install_dir": "site",
+            "package_type": "package", "imports": [module], "depends": [], "unvendored_tests": False}
+
+
+def pure(e):
+    return e["file_name"].endswith("-none-any.whl")
+
+
+def served(official):
+    """{name: entry} of the pure-Python packages that the site serves, in the versions of Pyodide's lock file."""
+    wanted = closure(official, [n for n in KERNEL_PACKAGES + PACKAGES if n in official] + list(ONLINE))
+    return {n: e for n, e in wanted.items() if pure(e)} | {"comm": entry("comm", version("comm"))}
+
+
+def fetch(packages, python):
+    """Make sure that the wheels of the packages lie in WHEELS; pip gets those that do not."""
+    absent = [f"{n}=={e['version']}" for n, e in packages.items() if not (WHEELS / e["file_name"]).exists()]
+    if absent:
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--platform", "any",
+               "--implementation", "py", "--abi", "none", "--python-version", python, "-d", str(WHEELS)]
+        if subprocess.run([*pip, *absent], stderr=subprocess.DEVNULL).returncode:
+            raise Missing(f"the package index did not deliver all of {', '.join(absent)}")
+
+
+def distribution(official, number, folder=None):
+    """{name: entry} of the packages that are not pure Python: at the public host, or in a folder, which must hold what the hashes say."""
+    entries = {n: e for n, e in closure(official, ONLINE).items() if not pure(e)}
+    if not folder:
+        return {n: e | {"file_name": f"https://{HOST}/pyodide/v{number}/full/{e['file_name']}"} for n, e in entries.items()}
+    entries |= {n: dict(e) for n, e in official.items() if (folder / e["file_name"]).is_file()}
+    for e in entries.values():
+        path = folder / e["file_name"]
+        if not path.is_file():
+            raise SystemExit(f"PYODIDE={folder}: no {path.name} in it; it must hold the unpacked distribution of Pyodide {number}")
+        if sha256(path.read_bytes()) != e["sha256"]:
+            raise SystemExit(f"PYODIDE={folder}: {path.name} is not the file of Pyodide {number}, its hash is another")
+    return entries
+
+
+def wheel(name, number, files):
+    """A pure-Python wheel of {path: bytes}; the same bytes for the same files."""
+    info = f"{name}-{number}.dist-info"
+    files = files | {f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n".encode(),
+                     f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: workloads\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    hashes = {path: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() for path, data in files.items()}
+    record = "".join(f"{path},sha256={hashes[path]},{len(data)}\n" for path, data in files.items()) + f"{info}/RECORD,,\n"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in (files | {f"{info}/RECORD": record.encode()}).items():
+            archive.writestr(zipfile.ZipInfo(path, (2000, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def library():
+    """The files of the library."""
+    found = (p for p in sorted(LIBRARY.rglob("*")) if p.is_file() and p.suffix != ".pyc")
+    return {p.relative_to(LIBRARY.parent).as_posix(): p.read_bytes() for p in found}
+
+
+def startup(place):
+    """The file that IPython runs at its start."""
+    text = (SITE / "lite_startup.py").read_text(encoding="utf8").replace('PLACE, LABELS = "", {}', f"PLACE, LABELS = {place!r}, {ONLINE!r}")
+    return {"workloads_lite-1.data/data/etc/ipython/startup/absent.py": text.encode()}
+
+
+def add_own(target, packages, folder):
+    """Write the wheels of the library and of the start into a folder; their names change with them, so that no browser keeps an old one."""
+    for name, number, files in (("workloads", version("workloads"), library()), ("workloads_lite", "1", startup("this site" if folder else HOST))):
+        data, key = wheel(name, number, files), name.replace("_", "-")
+        packages[key] = entry(key, number, f"{name}-{number}-0{sha256(data)[:10]}-py3-none-any.whl")
+        (target / packages[key]["file_name"]).write_bytes(data)
+
+def python(target, folder=None):
+    """Fill a folder with Python for the browser and its packages; the text of the lock file that lists them."""
+    official = json.loads((CORE / "pyodide-lock.json").read_text(encoding="utf8"))
+    number = json.loads((CORE / "package.json").read_text(encoding="utf8"))["version"]
+    others, packages = distribution(official["packages"], number, folder), served(official["packages"])
+    fetch(packages, ".".join(official["info"]["python"].split(".")[:2]))
+    target.mkdir(parents=True, exist_ok=True)
+    for path in [*(CORE / f for f in CORE_FILES), *(WHEELS / e["file_name"] for e in packages.values())]:
+        shutil.copy(path, target / path.name)
+    for path in KERNEL.glob("static/pypi/*.whl"):
+        name, kernel = path.name.split("-")[:2]
+        if (key := name.replace("_", "-")) in KERNEL_PACKAGES:
+            packages[key] = entry(key, kernel, path.name)
+            shutil.copy(path, target / path.name)
+    add_own(target, packages, folder)
+    hash_files(target, packages)
+    compile_used(target, official | {"packages": packages})
+    hash_files(target, packages)
+    if folder:
+        packages["workloads"]["depends"] = ["matplotlib"]            # for the figures
+        for name in others.keys() - packages.keys():
+            shutil.copy(folder / others[name]["file_name"], target)
+    return json.dumps(official | {"packages": others | packages}, sort_keys=True)
+
+
+def hash_files(target, packages):
+    for e in packages.values():
+        e["sha256"] = sha256((target / e["file_name"]).read_bytes())
+
+
+def compile_used(target, lock):
+    """Replace what every notebook imports by its byte code; the result is kept in _build/wheels for the next time."""
+    own = [e["file_name"] for e in lock["packages"].values() if e["name"].startswith("workloads")]
+    others = sorted(p for p in target.iterdir() if p.name not in own)
+    key = sha256(b"".join(p.read_bytes() for p in [*others, SITE / "lite_compile.mjs"]) + IMPORTS.encode())[:10]
+    kept = WHEELS / f"compiled-{key}"
+    if not kept.is_dir():
+        settings = {"lock": lock, "packages": KERNEL_PACKAGES + PACKAGES, "imports": IMPORTS, "skip": own}
+        beside = Path(sys.executable).with_name("node")
+        node = [beside if beside.exists() else "node", SITE / "lite_compile.mjs", target]
+        done = subprocess.run(node, input=json.dumps(settings), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise SystemExit(f"Python for the browser did not start:\n{done.stdout[-2000:]}")
+        for old in WHEELS.glob("compiled-*"):
+            shutil.rmtree(old)
+        shutil.copytree(target, new := WHEELS / "new", ignore=shutil.ignore_patterns(*own), dirs_exist_ok=True)
+        new.rename(kept)
+    shutil.copytree(kept, target, dirs_exist_ok=True)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ notebooks
+def imported(text):
+    """(packages, modules of the library) that a cell imports by name."""
+    packages, modules = set(), set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            packages |= {a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            packages.add(node.module.split(".")[0])
+            modules |= {a.name for a in node.names} if node.module == "workloads" else {node.module.partition(".")[2]}
+    return packages, {m for m in modules if (LIBRARY / f"{m}.py").exists()}
+
+
+def behind(module):
+    """The packages of the public host that a module of the library imports with itself."""
+    found = set()
+    for node in ast.parse((LIBRARY / f"{module}.py").read_text(encoding="utf8")).body:
+        if isinstance(node, ast.Import):
+            found |= {a.name.split(".")[0] for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module.split(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            for name in [node.module] if node.module else [a.name for a in node.names]:
+                found |= behind(name) if (LIBRARY / f"{name}.py").exists() else set()
+    return found & set(ONLINE)
+
+
+def cited(match):
+    """A citation in plain words: `{cite}`name2024word,...`` becomes (Name 2024, ...)."""
+    keys = (re.fullmatch(r"(\D+)(\d{4})?.*", key.strip()) for key in match[1].split(","))
+    return f"({', '.join(' '.join(filter(None, (k[1].capitalize(), k[2]))) for k in keys)})"
+
+
+def joined(output):
+    """An output whose texts are texts, not lists of lines: JupyterLab joins them when a server reads the file, which here none does."""
+    if "text" in output:
+        output["text"] = "".join(output["text"])
+    for kind, data in output.get("data", {}).items():
+        if isinstance(data, list) and not kind.endswith("json"):
+            output["data"][kind] = "".join(data)
+
+
+def live(nb, place):
+    """A notebook for the browser's kernel.
+
+    Python there fetches a package when the text of a cell imports it, not when a module does: such cells get a line that imports it.
+    Code that the page does not show stays folded; stored outputs are shown (``trusted``).
+    """
+    cells = [c for c in nb["cells"] if "workloads-install" not in c["metadata"].get("tags", [])]
+    code = [c for c in cells if c["cell_type"] == "code"]
+    for cell in cells:
+        if cell["cell_type"] == "markdown":
+            cell["source"] = re.sub(r"\{cite\}`([^`]+)`", cited, assignment.source(cell))
+    for cell in code:
+        for output in cell["outputs"]:
+            joined(output)
+        packages, modules = imported(assignment.source(cell))
+        if absent := set().union(*map(behind, modules)) - packages - ({"numpy"} if packages & set(ONLINE) else set()):
+            cell["source"] = f"import {', '.join(sorted(absent))}      # from {place}\n{assignment.source(cell)}"
+        tags = set(cell["metadata"].get("tags", []))
+        folds = {"source_hidden": bool(tags & {"remove-input", "hide-input", "hide-cell"}) and bool(cell["outputs"]), "outputs_hidden": "hide-output" in tags}
+        cell["metadata"] |= {"trusted": True} | ({"jupyter": {k: v for k, v in folds.items() if v}} if any(folds.values()) else {})
+    if any("@figure" in assignment.source(c) for c in code) and place == HOST:
+        code[0]["source"] = f"# import matplotlib      # with this line the figures are drawn here, too: {HOST} serves it\n{assignment.source(code[0])}"
+    nb["metadata"]["kernelspec"] = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
+    return {**nb, "cells": cells}
+
+
+def notebooks(place):
+    """{path in the live site: notebook}: chapters with the outputs of the book, exercises as starters."""
+    chapters = sorted(p for p in ROOT.glob("book/**/*.ipynb") if not {"_site", ".ipynb_checkpoints"} & set(p.parts))
+    found = {p: assignment.read(p) for p in chapters} | {p: assignment.starter(assignment.read(p)) for p in assignment.exercises(ROOT).values()}
+    return {p.relative_to(ROOT).as_posix(): live(nb, place) for p, nb in found.items()}
+
+
+# ------------------------------------------------------------------------------------------------------------------------- the site
+def settings(lock_name):
+    """{name: content} of the files that `jupyter lite` reads."""
+    kernel = {"disablePyPIFallback": True, "pyodideUrl": "./static/pyodide/pyodide.mjs",
+              "loadPyodideOptions": {"lockFileURL": f"static/pyodide/{lock_name}", "packages": KERNEL_PACKAGES}}
+    return {
+        "jupyter-lite.json": {"jupyter-lite-schema-version": 0, "jupyter-config-data": {
+            "appUrl": "./tree", "faviconUrl": "./tree/favicon.ico",
+            "disabledExtensions": ["@jupyterlite/application-extension:service-worker-manager"],        # no notebook reads the browser's files
+            "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": kernel}}},
+        "jupyter_lite_config.json": {"LiteBuildConfig": {
+            "contents": ["files"], "output_dir": str(WORK / "site"), "apps": ["notebooks", "tree"], "no_sourcemaps": True,
+            "no_unused_shared_packages": True, "ignore_sys_prefix": ["federated_extensions"], "federated_extensions": [str(KERNEL)]}},
+        "overrides.json": {
+            "@jupyterlab/docmanager-extension:plugin": {"autosaveInterval": 10},            # seconds
+            "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True}}}
+
+
+def inputs(folder):
+    """A digest of all that the live site is made of."""
+    digest = hashlib.sha256(repr((sys.version_info[:2], str(folder))).encode())
+    for path in sorted({*SITE.glob("lite*"), SITE / "assignment.py", ROOT / "constraints.txt", CORE / "package.json", *LIBRARY.rglob("*"),
+                        *ROOT.glob("book/**/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb")}):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
+    return digest.hexdigest()
+
+
+def build(folder=None):
+    """Write _build/lite/site anew."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    lock = python(WORK / "python", folder)
+    for path, nb in notebooks("this site" if folder else HOST).items():
+        assignment.write(nb, WORK / "source/files" / path)
+    lock_name = f"lock-{sha256(lock.encode())[:10]}.json"
+    for name, content in settings(lock_name).items():
+        (WORK / "source" / name).write_text(json.dumps(content, indent=1), encoding="utf8")
+    done = subprocess.run([sys.executable, "-m", "jupyterlite_core", "build"], cwd=WORK / "source", text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise SystemExit(done.stdout)
+    target = WORK / "site/static/pyodide"
+    target.parent.mkdir(exist_ok=True)
+    (WORK / "python").rename(target)
+    for name in (lock_name, "pyodide-lock.json"):            # the second is for the calculators of the pages
+        (target / name).write_text(lock, encoding="utf8")
+
+
+def main():
+    folder = Path(os.environ["PYODIDE"]).resolve() if os.environ.get("PYODIDE") else None
+    done = WORK / "inputs"
+    try:
+        if not (CORE / "package.json").exists():
+            raise Missing("npm did not deliver Pyodide")
+        wanted = inputs(folder)
+        if not done.exists() or done.read_text() != wanted:
+            build(folder)
+            done.write_text(wanted)
+    except Missing as missing:
+        shutil.rmtree(WORK, ignore_errors=True)
+        print(f"The book gets no live notebooks: {missing}.")
+
+
+if __name__ == "__main__":
+    main()
