@@ -156,9 +156,10 @@ def test_the_site_offers_the_starter_and_folds_the_solution(exercise):
     ]
     text = page.read_text(encoding="utf-8")
     assert f'href="../../starters/{exercise}.ipynb"' in text
-    assert text.count("<details") >= sum(
-        "hide-cell" in c["metadata"].get("tags", []) for c in assignment.read(EXERCISES[exercise])["cells"]
-    )
+    cells = assignment.read(EXERCISES[exercise])["cells"]
+    tests = sum(assignment.locked(c) for c in cells)
+    assert text.count("Show the test") == tests > 0, "a test that holds the right values is folded"
+    assert text.count("<details") >= tests + sum("hide-cell" in c["metadata"].get("tags", []) for c in cells)
 
 
 def planted(folder, name, text):

@@ -45,6 +45,9 @@ def copied(root, target):
         (target / "book/_site/node_modules").symlink_to(modules.resolve())
     for name, path in assignment.exercises(root).items():
         assignment.write(page(assignment.read(path)), target / f"exercises/{name}/{name}.ipynb")
+    if (root / "_build/lite").is_dir():  # live notebooks hold chapters and starters
+        (target / "_build").mkdir()
+        (target / "_build/lite").symlink_to((root / "_build/lite").resolve())
     config = target / "_config.yml"
     text, changed = re.subn(r"execute_notebooks: \w+", 'execute_notebooks: "off"', config.read_text(encoding="utf-8"))
     if not changed:
@@ -99,10 +102,21 @@ def secrets(root=ROOT):
     return set().union(*(shingles(text) for nb in solved for text in hidden(nb))) - set().union(*map(shingles, public))
 
 
+@cache
+def _first_words():
+    return {text.partition(" ")[0] for text in secrets()}
+
+
+def copies(text):
+    """The solution texts that stand in a text."""
+    found = words(text)
+    runs = (" ".join(found[i : i + SHINGLE]) for i, word in enumerate(found) if word in _first_words())
+    return sorted({run for run in runs if run in secrets()})
+
+
 def leaks(site):
     """{file: solution texts found in it} for the files of a built site."""
-    found = {name: shingles(plain(name, text)) & secrets() for name, text in texts(site)}
-    return {name: sorted(common) for name, common in found.items() if common}
+    return {name: found for name, text in texts(site) if (found := copies(plain(name, text)))}
 
 
 def build(target):

@@ -85,6 +85,26 @@ def link_starter(app, doctree):
         front.parent.insert(front.parent.index(front) + 1, nodes.raw("", html, format="html"))
 
 
+def _tests(doctree):
+    """Cells that grade, on a page."""
+    for cell in doctree.findall(lambda n: isinstance(n, nodes.container) and n.get("nb_element") == "cell_code"):
+        grading = cell.get("cell_metadata", {}).get("nbgrader", {})
+        if grading.get("grade") and not grading.get("solution"):
+            yield cell
+
+
+def note_hidden_tests(app, doctree):
+    for cell in _tests(doctree):
+        cell["wl_hidden_tests"] = "BEGIN HIDDEN TESTS" in cell.astext()
+
+
+def fold_tests(app, doctree):
+    """A test that compares with the right value would tell it; it is folded as the solution is."""
+    for cell in _tests(doctree):
+        if cell["wl_hidden_tests"]:
+            cell["hide_mode"], cell["prompt_show"], cell["prompt_hide"] = "all", "Show the test", "Hide the test"
+
+
 def write_starters(app, exception):
     if exception or app.builder.format != "html":
         return
@@ -94,5 +114,7 @@ def write_starters(app, exception):
 
 def setup(app):
     app.add_directive("exercises", Table)
+    app.connect("doctree-read", note_hidden_tests, priority=300)  # before the markers are taken out
     app.connect("doctree-read", link_starter)
+    app.connect("doctree-read", fold_tests, priority=600)  # after other hidden cells got their names
     app.connect("build-finished", write_starters)
