@@ -1,7 +1,7 @@
 """Bytes: what weights, KV cache, state and training hold, and what a decode step moves."""
 from dataclasses import dataclass
 
-from .domain import nonnegative, one_of, positive, whole
+from .domain import fraction, nonnegative, one_of, positive, whole
 from .generic import floor, maximum
 from .models import RecurrentModel, parameters, with_attention
 
@@ -19,6 +19,19 @@ def weight_bytes(model, bytes_per_parameter=2):
     return parameters(model).total * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
+def idle_experts(share, tokens):
+    """Share of the routed experts that no token of a step picks, on average.
+
+    Equation: (1 - share)^tokens.
+    Parameters: share of the experts that one token uses, in (0, 1]; tokens in the step.
+    Assumptions: every expert is equally likely and tokens choose independently.
+
+    >>> round(idle_experts(8 / 128, 64), 4)
+    0.0161
+    """
+    return (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
+
+
 def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
     """Bytes of weights that one decode step reads, whatever the number of sequences (for a dense model).
 
@@ -34,7 +47,7 @@ def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
     count, batch = parameters(model), positive(batch, "batch", "sequences")
     read = count.total - (0 if model.tied else count.embedding)
     if model.experts:
-        read -= count.experts * (1 - model.active_experts / model.experts) ** batch
+        read -= count.experts * idle_experts(model.active_experts / model.experts, batch)
     return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 

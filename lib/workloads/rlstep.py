@@ -314,12 +314,12 @@ def sum_of_larger(start, stop, a, b):
 def weights_read(step, rows):
     """Weight bytes that one GPU reads in a decode step with `rows` sequences on its copy (B).
 
-    Equation: (W - R - embedding)/g + R - (E/g)(1 - s)^rows. R is replicated; of the routed experts E, each used by a token with
-    probability s, the share (1 - s)^rows is met by no row. Assumptions: routing even and independent.
+    Equation: (W - R - embedding)/g + R - (E/g)(1 - s)^rows. R is replicated; E are the routed experts, of which a token uses the share s
+    (see `memory.idle_experts`).
     """
     rows = nonnegative(rows, "rows", "sequences")
     split = (step.weight_bytes - step.replicated_bytes - step.embedding_bytes) / step.gpus_per_copy + step.replicated_bytes
-    return split - step.expert_bytes / step.gpus_per_copy * (1 - step.expert_share) ** rows
+    return split - step.expert_bytes / step.gpus_per_copy * memory.idle_experts(step.expert_share, rows)
 
 
 def _runs(step):
