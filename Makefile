@@ -58,6 +58,7 @@ oracle: $(VENV)/.ok $(ORACLE)/.ok
 bench: $(VENV)/.ok
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_lite.py
+	$(BIN)/python tests/bench_calculators.py
 
 MUTANTS := _build/mutants
 SAMPLE  ?= 400
