@@ -123,7 +123,7 @@ def library():
 
 def startup(place):
     """The file that IPython runs at its start."""
-    text = (SITE / "lite_startup.py").read_text(encoding="utf8").replace('PLACE, LABELS = "", {}', f"PLACE, LABELS = {place!r}, {ONLINE!r}")
+    text = (SITE / "lite_startup.py").read_text(encoding="utf8").replace('_tell_where("", {})', f"_tell_where({place!r}, {ONLINE!r})")
     return {"workloads_lite-1.data/data/etc/ipython/startup/absent.py": text.encode()}
 
 
