@@ -91,7 +91,7 @@ def run(nb, folder):
 
 def tidy(path):
     """Format the code cells: lines that fit the column of the page."""
-    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--line-length", "96", "--config",
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--line-length", "88", "--config",
                     "format.skip-magic-trailing-comma=true", str(path)], check=True)
 
 
