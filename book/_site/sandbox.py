@@ -29,7 +29,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv/bin/python"  # the book's environment: students' code runs with the versions of the book
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
-GRACE = 20  # s for starting and stopping, on top of the time for the cells
+GRACE = 40  # s for starting and stopping, on top of the time for the cells
 
 
 @dataclass(frozen=True)
