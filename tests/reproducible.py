@@ -1,0 +1,114 @@
+"""Does the same commit give the same book and the same verdicts anywhere? make reproducible
+
+    builds    two builds of the committed state, in two places, with other hash seeds, time zones and locales: equal but for time stamps
+    orders    the unit tests in random order, again and again, each time in another order, time zone and locale (RUNS=20)
+    pythons   unit tests and stored outputs of all pages under every other supported Python that is found (3.11 to 3.13)
+
+On demand: the three take an hour on two cores. Each can be run alone: python tests/reproducible.py orders
+"""
+import argparse
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WORK = ROOT / "_build/reproducible"
+PYTHON = ROOT / ".venv/bin/python"
+ZONES, LOCALES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"), ("C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.UTF-8")
+ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers")     # need the built site, another environment or a quiet machine
+STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
+
+
+def unit_tests():
+    """Test files that need nothing but the library, and the modules' doctests."""
+    return sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("tests/test_*.py") if not ELSEWHERE.search(p.name)) + ["lib/workloads"]
+
+
+def surroundings(number):
+    """Environment of a run: another hash seed, time zone and locale each time."""
+    return {**os.environ, "PYTHONHASHSEED": str(number), "TZ": ZONES[number % 4], "LC_ALL": LOCALES[number // 4 % 4], "HYPOTHESIS_DATABASE": "off"}
+
+
+def orders(runs):
+    """Unit tests in random order of files and of tests; whether all runs pass."""
+    held = True
+    for number in range(1, runs + 1):
+        files = unit_tests()
+        random.Random(number).shuffle(files)
+        command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "-p", "reproducible", "--doctest-modules", *files]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
+                              env={**surroundings(number), "SHUFFLE": str(number), "PYTHONPATH": str(ROOT / "tests")})
+        held &= not done.returncode
+        print(f"order {number} ({ZONES[number % 4]}, {LOCALES[number // 4 % 4]}): {done.stdout.strip().splitlines()[-1]}", flush=True)
+        if done.returncode:
+            print(*[line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))], sep="\n")
+    return held
+
+
+def pytest_collection_modifyitems(items):
+    """As a plugin of pytest: the tests of each file in an order drawn from SHUFFLE."""
+    if "SHUFFLE" in os.environ:
+        draw = random.Random(os.environ["SHUFFLE"])
+        place = {path: draw.random() for path in sorted({str(item.path) for item in items})}
+        items.sort(key=lambda item: (place[str(item.path)], draw.random()))
+
+
+def content(path):
+    """Bytes of a built file, time stamps blanked; of an archive the members."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return b"".join(name.encode() + archive.read(name) for name in sorted(archive.namelist()))
+    return STAMPS.sub(b"STAMP", path.read_bytes())
+
+
+def builds():
+    """Two clones of the committed state, built apart; whether every file of the two sites is equal but for time stamps."""
+    sites = []
+    for number in (1, 2):
+        clone = WORK / f"{'some' if number == 1 else 'other-and-longer'}-place"
+        shutil.rmtree(clone, ignore_errors=True)
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+        subprocess.run(["make", "book"], cwd=clone, check=True, env=surroundings(5 * number), stdout=subprocess.DEVNULL)
+        sites.append(clone / "_build/html")
+    files = [sorted(str(p.relative_to(site)) for p in site.rglob("*") if p.is_file()) for site in sites]
+    different = sorted(set(files[0]) ^ set(files[1]))
+    different += [name for name in sorted(set(files[0]) & set(files[1])) if content(sites[0] / name) != content(sites[1] / name)]
+    print(f"two builds: {len(files[0])} files, {len(different)} differ", *different, sep="\n    ", flush=True)
+    return not different
+
+
+def pythons():
+    """Unit tests and stored outputs under each other Python; whether all pass."""
+    held = True
+    for version in ("3.11", "3.12", "3.13"):
+        program = shutil.which(f"python{version}") or next(iter(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")), None)
+        if not program or f"{sys.version_info.major}.{sys.version_info.minor}" == version:
+            print(f"Python {version}: {'this one' if program else 'not found'}", flush=True)
+            continue
+        place = WORK / f"python{version}"
+        if not (place / "bin/pytest").exists():
+            subprocess.run([program, "-m", "venv", "--clear", place], check=True)
+            subprocess.run([ROOT / ".venv/bin/uv", "pip", "install", "-q", "--python", place / "bin/python", "-r", "requirements.txt", "-c", "constraints.txt"],
+                           cwd=ROOT, check=True)
+        command = [place / "bin/python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules", "--nbval",
+                   "--nbval-current-env", *unit_tests(), "book", "exercises"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        held &= not done.returncode
+        print(f"Python {version}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+        if done.returncode:
+            print(*[line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))], sep="\n")
+    return held
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--runs", type=int, default=20)
+    options.add_argument("parts", nargs="*", default=["orders", "pythons", "builds"])
+    chosen = options.parse_args()
+    parts = {"orders": lambda: orders(chosen.runs), "pythons": pythons, "builds": builds}
+    sys.exit(not all([parts[name]() for name in chosen.parts]))
