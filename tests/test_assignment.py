@@ -185,7 +185,7 @@ def test_a_solution_would_be_found_wherever_it_stands(tmp_path):
     import zipfile
 
     (tmp_path / "g").mkdir()
-    with zipfile.ZipFile(tmp_path / "g/site.whl", "w") as packed:
+    with zipfile.ZipFile(tmp_path / "g/workloads-1-py3-none-any.whl", "w") as packed:
         packed.writestr("solved.ipynb", json.dumps(source))
     assert class_site.leaks(tmp_path / "g")
 

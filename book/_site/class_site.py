@@ -19,6 +19,7 @@ import assignment
 ROOT = assignment.ROOT
 KEPT = ("_config.yml", "_toc.yml", "book", "lib")
 LEFT_OUT = shutil.ignore_patterns("node_modules", "__pycache__", ".ipynb_checkpoints", "*.egg-info", "answers.toml")
+OTHERS = re.compile(r"(?!workloads).*-none-any\.whl|python_stdlib\.zip")  # archives of packages that know nothing of this book
 SHINGLE = 6  # words in a row that count as a copy
 
 
@@ -76,6 +77,8 @@ def hidden(nb):
 def texts(site):
     """(name, text) of all files of a built site, and of what its archives hold."""
     for path in sorted(p for p in site.rglob("*") if p.is_file()):
+        if OTHERS.fullmatch(path.name):
+            continue
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as packed:
                 yield from ((f"{path.name}: {name}", packed.read(name).decode("utf-8", "replace")) for name in packed.namelist())
@@ -94,10 +97,10 @@ def plain(name, text):
 
 @cache
 def secrets(root=ROOT):
-    """Runs of words of the solutions that stand in no chapter, no starter and not in the library."""
+    """Runs of words of the solutions that stand in no chapter, no starter and not in the library with its hints."""
     solved = [assignment.read(path) for path in assignment.exercises(root).values()]
     public = [plain(p.name, p.read_text(encoding="utf-8")) for p in (root / "book").rglob("*.ipynb") if "node_modules" not in p.parts]
-    public += [p.read_text(encoding="utf-8") for p in (root / "lib").rglob("*.py")]
+    public += [p.read_text(encoding="utf-8") for kind in ("py", "json") for p in (root / "lib/workloads").rglob(f"*.{kind}")]
     public += ["\n".join(map(assignment.source, page(nb)["cells"])) for nb in solved]
     return set().union(*(shingles(text) for nb in solved for text in hidden(nb))) - set().union(*map(shingles, public))
 
