@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--name", default="assignment")
     a = parser.parse_args()
     try:
-        release = assign(a.exercises, a.course, a.name)
+        release = assign(a.exercises, a.course.expanduser(), a.name)
     except ValueError as error:
         sys.exit(f"assignment: {error}")
     print(f"To hand out: {release}")

@@ -421,7 +421,7 @@ def main():
     parser.add_argument("--memory", type=int, default=sandbox.Limits.memory, help="bytes")
     parser.add_argument("--isolation", choices=("auto", "bwrap", "limits"), default="auto")
     a = parser.parse_args()
-    course = a.course.resolve()
+    course = a.course.expanduser().resolve()
     course.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", message="Object of type")  # nbgrader's use of SQLAlchemy
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # nbgrader calls alembic
@@ -431,7 +431,7 @@ def main():
         else:
             if a.submissions is None:
                 raise ValueError("submissions: name the folder that holds one folder a student")
-            folder = a.submissions.resolve()
+            folder = a.submissions.expanduser().resolve()
             submissions(folder)
             names = a.exercises or sorted(
                 {e for place in submissions(folder).values() for e in handed_in(place)} & set(assignment.exercises())
