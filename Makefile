@@ -119,6 +119,7 @@ grade: $(VENV)/.ok $(GRADING)/.ok
 	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MEMORY),--memory $(MEMORY)) $(COURSE_OF)
 
 class-site: $(VENV)/.ok $(SITE)/node_modules/.ok
+	$(BIN)/python $(SITE)/lite.py
 	$(BIN)/python $(SITE)/class_site.py
 
 $(GRADING)/.ok: $(SITE)/requirements-grading.txt $(VENV)/.ok

@@ -213,7 +213,7 @@ def behind(module):
 
 def cited(match):
     """A citation in plain words: `{cite}`name2024word,...`` becomes (Name 2024, ...)."""
-    keys = (re.fullmatch(r"(\D+)(\d{4})?.*", key.strip()) for key in match[1].split(","))
+    keys = (re.fullmatch(r"(\D+)((?:19|20)\d\d)?.*", key.strip()) for key in match[1].split(","))
     return f"({', '.join(' '.join(filter(None, (k[1].capitalize(), k[2]))) for k in keys)})"
 
 

@@ -1,0 +1,37 @@
+"""All live notebooks that need no network, in the site's own Python under node: the outputs are the stored ones."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import ROOT
+from test_lite import LIVE, agree, assignment, built, code, lite, notebooks
+
+
+def needs_a_network(nb):
+    return any(lite.imported(assignment.source(c))[0] & set(lite.ONLINE) - {"matplotlib"} for c in code(nb))
+
+
+def answered(live, stored):
+    """Sources of a live notebook, answers filled in."""
+    return [assignment.source(s if assignment.role(s, "solution") else c) for c, s in zip(code(live), code(stored), strict=True)]
+
+
+@built
+def test_all_notebooks_without_numpy_give_their_stored_outputs():
+    stored = {p.relative_to(ROOT).as_posix(): assignment.read(p) for p in notebooks.every_notebook()}
+    live = {path: assignment.read(LIVE / "files" / path) for path in stored}
+    runs = {path: answered(nb, stored[path]) for path, nb in live.items() if not needs_a_network(nb)}
+    assert len(live) - len(runs) <= 4, "pages that need NumPy or SciPy"
+    program = Path(sys.executable).with_name("node")
+    done = subprocess.run([program if program.exists() else "node", ROOT / "tests/live_python.mjs", LIVE / "static/pyodide"], text=True, capture_output=True,
+                          input=json.dumps({"packages": lite.KERNEL_PACKAGES + lite.PACKAGES, "notebooks": runs}), check=True)
+    found, differing = json.loads(done.stdout), []
+    for path, cells in found.items():
+        kept = code(stored[path])
+        for source, now, then in zip(runs[path], cells, kept):
+            failed = [o["evalue"] for o in now if o["output_type"] == "error"]
+            if failed or not assignment.role(then, "grade") and not agree(now, then["outputs"]):
+                differing.append((path, source, failed))
+        assert len(cells) == len(kept) or differing
+    assert found.keys() == runs.keys() and not differing
