@@ -168,14 +168,19 @@ def test_the_address_holds_the_inputs_and_the_shown_program_gives_the_same(live,
     text = change(live, "roofline", "new", "1000")
     address = urlsplit(live.url)
     assert address.fragment == "calc-roofline" and "new=1000" in address.query
-    again = opened(f"{LISTED}?{address.query}#{address.fragment}")
+    again = opened(f"{LISTED}?{address.query}#{address.fragment}", permissions=["clipboard-read", "clipboard-write"])
     assert shown(again, "roofline") == text == CALCULATORS["roofline"].answer({"accelerator": "B200", "new": 1000})["text"]
     assert again.locator("#calc-roofline-accelerator").input_value() == "B200"
     assert again.locator("#calc-roofline").evaluate("e => e.getBoundingClientRect().top < innerHeight")
+    again.locator("#calc-roofline [data-copy]").click()
+    again.wait_for_function("document.querySelector('#calc-roofline [data-copy]').textContent == 'Copied'")
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(again.locator("#calc-roofline .wl-code code").text_content(), {})
+        exec(again.evaluate("navigator.clipboard.readText()"), {})
     assert out.getvalue().strip() == text
+    again.locator("#calc-roofline [data-link]").click()
+    again.wait_for_function("document.querySelector('#calc-roofline [data-link]').textContent == 'Copied'")
+    assert again.evaluate("navigator.clipboard.readText()") == again.url
     live.locator("#calc-roofline [data-reset]").click()
     live.wait_for_function("!location.search", timeout=30_000)
 

@@ -64,7 +64,7 @@
       keepInAddress(form);
       if (busy) { again = true; return; }
       busy = true;
-      if (!worker) { note.textContent = "Starting Python in this page (6 MB once) …"; form.setAttribute("aria-busy", "true"); }
+      if (!worker) { note.textContent = "Starting Python in this page (8 MB, once) …"; form.setAttribute("aria-busy", "true"); }
       const begin = performance.now();
       const inputs = Object.fromEntries(fields(form).map((f) => [f.name, read(f)]));
       const { answer, failed } = await ask(form.dataset.name, inputs, form.dataset.version);
