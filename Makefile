@@ -10,7 +10,8 @@
 # make class-site                         the site with starters instead of solutions, in _build/class/_build/html
 # make bench   speed against SimPy, single steps, single calls, PyTorch's counter and a published fit, in _build/bench.json
 #              (RECORD=yes: also the run that the book shows)
-# make mutants seeded faults that some test must find (SAMPLE= SEED= MODULES=): about 20 minutes
+# make mutants seeded faults that some test must find (SAMPLE= SEED= MODULES= MINUTES=20)
+# make reproducible   two builds compared, unit tests in random orders, other Pythons (RUNS=20 PARTS="orders pythons builds"): an hour
 # make clean   remove all that these commands made
 PYTHON ?= python3
 PORT   ?= 8000
@@ -24,7 +25,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/calculators.toml $(SITE)/node_modules/.ok
 
-.PHONY: book test notebooks audit serve oracle bench mutants assignment grade class-site clean
+.PHONY: book test notebooks audit serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.dress
@@ -63,8 +64,13 @@ bench: $(VENV)/.ok
 MUTANTS := _build/mutants
 SAMPLE  ?= 400
 SEED    ?= 1
+MINUTES ?= 20
 mutants: $(VENV)/.ok $(MUTANTS)/.ok
-	OMP_NUM_THREADS=1 PYTHONPATH=$(MUTANTS)/tools $(BIN)/python tests/mutants.py --sample $(SAMPLE) --seed $(SEED) $(MODULES)
+	OMP_NUM_THREADS=1 PYTHONPATH=$(MUTANTS)/tools $(BIN)/python tests/mutants.py --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(MODULES)
+
+RUNS ?= 20
+reproducible: $(VENV)/.ok
+	$(BIN)/python tests/reproducible.py --runs $(RUNS) $(PARTS)
 
 $(MUTANTS)/.ok: tests/requirements-mutants.txt $(VENV)/.ok
 	$(BIN)/uv pip install -q --target $(MUTANTS)/tools -r tests/requirements-mutants.txt

@@ -35,11 +35,12 @@ def places(path):
     from cosmic_ray.ast import ast_nodes, get_ast_from_path
     from cosmic_ray.plugins import get_operator, operator_names
     lines, found = path.read_text(encoding="utf-8").splitlines(), collections.defaultdict(list)
+    nodes = list(ast_nodes(get_ast_from_path(path)))
     for name in sorted(operator_names()):
         kind = get_operator(name)
         if kind.arguments():
             continue
-        spots = [spot for node in ast_nodes(get_ast_from_path(path)) for spot in kind().mutation_positions(node)]
+        spots = [spot for node in nodes for spot in kind().mutation_positions(node)]
         for occurrence, (start, end) in enumerate(spots):
             line = lines[start[0] - 1]
             if not re.search(r"@cache|@lru_cache|:.*\| None", line):
@@ -48,12 +49,12 @@ def places(path):
 
 
 def drawn(modules, count, seed):
-    """Faults at so many places: (module, line number, operator, occurrence), drawn without order and listed in it."""
+    """Faults at so many places, in random order: (module, line number, operator, occurrence)."""
     draw, everything = random.Random(seed), []
     for module in modules:
         for (start, _), changes in sorted(places(SOURCE / f"lib/workloads/{module}.py").items()):
             everything.append((module, start[0], *draw.choice(changes)))
-    return sorted(draw.sample(everything, min(count, len(everything)))), len(everything)
+    return draw.sample(everything, min(count, len(everything))), len(everything)
 
 
 def stages(module):
@@ -66,8 +67,8 @@ def stages(module):
     return [[f"lib/workloads/{module}.py", own], ["tests/test_fuzz.py", "-k", f"{module}. or shapes"], *([others] if others else [])]
 
 
-def passes(folder, module):
-    """Whether every test passes in a copy, asked in a forked process; never ending is no pass."""
+def passes(folder, runs):
+    """Whether every run of pytest passes in a copy, asked in a forked process; never ending is no pass."""
     child = os.fork()
     if not child:
         silence = os.open(os.devnull, os.O_WRONLY)
@@ -76,7 +77,7 @@ def passes(folder, module):
         sys.path[:0] = [str(folder / "lib"), str(folder / "tests")]
         import pytest
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules"]
-        os._exit(int(any(pytest.main([*options, *stage]) for stage in stages(module))))
+        os._exit(int(any(pytest.main([*options, *run]) for run in runs)))
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -101,14 +102,18 @@ def changed(module, operator, occurrence):
     return mutate_code((SOURCE / f"lib/workloads/{module}.py").read_text(encoding="utf-8"), get_operator(operator)(), occurrence)
 
 
-def survives(folders, fault):
-    """The changed line as (before, after) where all tests pass, else None."""
+def survives(folders, fault, end):
+    """The changed line as (before, after) where all tests pass, else None; False where the time was over."""
     module, number, operator, occurrence = fault
+    if time.monotonic() > end:
+        return False
     folder, text, name = folders.get(), changed(module, operator, occurrence), f"lib/workloads/{module}.py"
     before, after = ((SOURCE / name).read_text(encoding="utf-8").splitlines(), text.splitlines())
     try:
         (folder / name).write_text(text, encoding="utf-8")
-        return (before[number - 1].strip(), after[number - 1].strip()) if passes(folder, module) else None
+        alive = (before[number - 1].strip(), after[number - 1].strip()) if passes(folder, stages(module)) else None
+        print(f"survives: {module}: {alive[0]}  ->  {alive[1]}" if alive else ".", flush=True)
+        return alive
     finally:
         shutil.copy(SOURCE / name, folder / name)
         folders.put(folder)
@@ -125,6 +130,7 @@ def main():
     options.add_argument("--sample", type=int, default=400)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--jobs", type=int, default=2)
+    options.add_argument("--minutes", type=float, default=20, help="no new fault is tried after so long")
     options.add_argument("modules", nargs="*", default=MODULES)
     chosen = options.parse_args()
     sys.dont_write_bytecode = True
@@ -135,17 +141,22 @@ def main():
         copied(folder)
         if folder != SOURCE:
             folders.put(folder)
-    failing = [module for module in chosen.modules if not passes(folders.queue[0], module)]
-    if failing:
-        sys.exit(f"tests fail without any fault: {', '.join(failing)}")
-    faults, possible = drawn(chosen.modules, chosen.sample, chosen.seed)
+    files = sorted({name for module in chosen.modules for run in stages(module) for name in run if name.endswith(".py")})
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        outcomes = list(pool.map(lambda fault: survives(folders, fault), faults))
+        sound = list(pool.map(lambda name: passes(SOURCE, [[name]]), files))
+    if not all(sound):
+        sys.exit(f"tests fail without any fault: {', '.join(name for name, ok in zip(files, sound) if not ok)}")
+    print(f"{len(files)} files pass without a fault, after {time.monotonic() - start:.0f} s", flush=True)
+    faults, possible = drawn(chosen.modules, chosen.sample, chosen.seed)
+    end = start + 60 * chosen.minutes
+    with ThreadPoolExecutor(chosen.jobs) as pool:
+        outcomes = list(pool.map(lambda fault: survives(folders, fault, end), faults))
+    faults, outcomes = zip(*((fault, outcome) for fault, outcome in zip(faults, outcomes) if outcome is not False))
     survivors = [(fault[0], *lines) for fault, lines in zip(faults, outcomes) if lines]
     for module, (total, alive) in {m: (sum(f[0] == m for f in faults), sum(s[0] == m for s in survivors)) for m in chosen.modules}.items():
         print(f"{module:12s} {total - alive:4d} of {total:4d} found")
     for survivor in survivors:
-        print("survives:", *survivor, known().get(survivor, "NOT EXPLAINED"), sep="\n    ")
+        print("survived:", *survivor, known().get(survivor, "NOT EXPLAINED"), sep="\n    ")
     found = len(faults) - len(survivors)
     print(f"{found} of {len(faults)} faults found ({found / len(faults):.1%}), drawn from {possible} places with seed {chosen.seed}, "
           f"in {(time.monotonic() - start) / 60:.0f} minutes")
