@@ -28,12 +28,14 @@ def main():
     for part in PARTS:
         for bench in importlib.import_module(part).benches():
             rows.append({"part": part.removeprefix("bench_"), **row(*bench)})
-            print("{what}: {ratio:,} (goal {sign} {goal:,}){missed}".format(missed="" if rows[-1]["held"] else ", MISSED", **rows[-1]), flush=True)
+            missed = "" if rows[-1]["held"] else ", MISSED"
+            print("{what}: {ratio:,} (goal {sign} {goal:,})".format(**rows[-1]) + missed, flush=True)
     versions = {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "scipy", "simpy")}}
     oracle = (ROOT / "tests/requirements-oracle.txt").read_text(encoding="utf-8").split()
     versions |= dict(pin.split("==") for pin in oracle if "==" in pin) if any(r["part"] == "counts" for r in rows) else {}
     RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(json.dumps({"versions": versions, "cores": os.cpu_count(), "rows": rows}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    result = {"versions": versions, "cores": os.cpu_count(), "rows": rows}
+    RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if os.environ.get("RECORD") == "yes":
         shutil.copy(RESULT, RECORD)
     return all(r["held"] for r in rows)

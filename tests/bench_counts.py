@@ -39,7 +39,8 @@ def benches():
     """(what, seconds of PyTorch's counter, seconds here, sign, goal of their ratio, note); none without the environment."""
     python = ROOT / ".venv-oracle/bin/python"
     if python.exists():
-        out = subprocess.run([python, __file__, "--measure"], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT / "lib")})
+        command, where = [python, __file__, "--measure"], {"PYTHONPATH": str(ROOT / "lib")}
+        out = subprocess.run(command, capture_output=True, text=True, check=True, env=where)
         for what, (above, below) in zip(("forward", "forward and backward"), json.loads(out.stdout.splitlines()[-1])):
             yield f"PyTorch's counter over the closed form, {what}, Qwen3-8B", above, below, ">=", 10_000, "the counts are equal integers"
 

@@ -24,8 +24,8 @@ from queue import Queue
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/mutants"
 SOURCE = WORK / "source"                # as everything was when the run began
-MODULES = ("arrivals attempts budgets ced decision diffusion domain flops fluid generic memory metrics models prefix queues requests rlcycle "
-           "rlstep roofline scaling serving steptime streaming taskgraph training units vision").split()
+MODULES = ("arrivals attempts budgets ced decision diffusion domain flops fluid generic memory metrics models prefix queues requests "
+           "rlcycle rlstep roofline scaling serving steptime streaming taskgraph training units vision").split()
 OWN = {"domain": "support", "generic": "support", "units": "support", "models": "facts", "steptime": "serving"}     # tests by another name
 GOAL, PATIENCE = 0.95, 180              # share of faults found; seconds until a fault counts as found by never ending
 

@@ -19,8 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/reproducible"
 PYTHON = ROOT / ".venv/bin/python"
+PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules"]
 ZONES, LOCALES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"), ("C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.UTF-8")
-ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers")     # need the built site, another environment or a quiet machine
+# need the built site, another environment or a quiet machine
+ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live")
 STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
 
 
@@ -31,7 +33,7 @@ def unit_tests():
 
 def surroundings(number):
     """Environment of a run: another hash seed, time zone and locale each time."""
-    return {**os.environ, "PYTHONHASHSEED": str(number), "TZ": ZONES[number % 4], "LC_ALL": LOCALES[number // 4 % 4], "HYPOTHESIS_DATABASE": "off"}
+    return {**os.environ, "PYTHONHASHSEED": str(number), "TZ": ZONES[number % 4], "LC_ALL": LOCALES[number // 4 % 4]}
 
 
 def orders(runs):
@@ -40,7 +42,7 @@ def orders(runs):
     for number in range(1, runs + 1):
         files = unit_tests()
         random.Random(number).shuffle(files)
-        command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "-p", "reproducible", "--doctest-modules", *files]
+        command = [PYTHON, *PYTEST, "-p", "reproducible", *files]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
                               env={**surroundings(number), "SHUFFLE": str(number), "PYTHONPATH": str(ROOT / "tests")})
         held &= not done.returncode
@@ -93,10 +95,9 @@ def pythons():
         place = WORK / f"python{version}"
         if not (place / "bin/pytest").exists():
             subprocess.run([program, "-m", "venv", "--clear", place], check=True)
-            subprocess.run([ROOT / ".venv/bin/uv", "pip", "install", "-q", "--python", place / "bin/python", "-r", "requirements.txt", "-c", "constraints.txt"],
-                           cwd=ROOT, check=True)
-        command = [place / "bin/python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules", "--nbval",
-                   "--nbval-current-env", *unit_tests(), "book", "exercises"]
+            install = [ROOT / ".venv/bin/uv", "pip", "install", "-q", "--python", place / "bin/python"]
+            subprocess.run([*install, "-r", "requirements.txt", "-c", "constraints.txt"], cwd=ROOT, check=True)
+        command = [place / "bin/python", *PYTEST, "--nbval", "--nbval-current-env", *unit_tests(), "book", "exercises"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         held &= not done.returncode
         print(f"Python {version}: {done.stdout.strip().splitlines()[-1]}", flush=True)

@@ -28,7 +28,8 @@ def configuration(shape, family):
         num_key_value_heads=shape.kv_heads, intermediate_size=shape.ffn or shape.expert_ffn, tie_word_embeddings=shape.tied)
     if shape.latent:
         own |= dict(kv_lora_rank=shape.latent, q_lora_rank=shape.query_rank, qk_rope_head_dim=shape.rope_dim,
-                    qk_nope_head_dim=shape.head_dim, v_head_dim=shape.value_dim, n_routed_experts=shape.experts, n_shared_experts=shape.shared_experts,
+                    qk_nope_head_dim=shape.head_dim, v_head_dim=shape.value_dim,
+                    n_routed_experts=shape.experts, n_shared_experts=shape.shared_experts,
                     first_k_dense_replace=shape.dense_layers, n_group=8, topk_group=4)
     else:
         own |= dict(head_dim=shape.head_dim)
