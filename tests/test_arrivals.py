@@ -162,3 +162,11 @@ def test_counts_lose_nothing():
 def test_impossible_loads_are_refused(call):
     with pytest.raises(ValueError):
         call()
+
+
+def test_processes_begin_at_zero_unless_told_otherwise_and_shift_whole():
+    for process in (lambda **at: arrivals.uniform_times(4, 8, **at), lambda **at: arrivals.poisson_times(4, 8, seed=3, **at),
+                    lambda **at: arrivals.gamma_times(4, 2, 8, seed=3, **at), lambda **at: arrivals.on_off_times(4, 2, 1, 8, **at),
+                    lambda **at: arrivals.on_off_times(4, 2, 1, 8, seed=3, **at)):
+        assert process() == process(start=0) and all(0 <= t < 8 for t in process())
+        assert process(start=100) == pytest.approx([t + 100 for t in process()], rel=1e-12)

@@ -578,3 +578,9 @@ def test_shapes_hold_no_impossible_number(example, field, bad):
         pytest.skip("a fit may leave E below 0; a clock may start anywhere")
     with pytest.raises(ValueError, match=" must .*got "):
         dataclasses.replace(example, **{field: bad})
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
+def test_shapes_do_not_change_once_made(example):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(example, dataclasses.fields(example)[0].name, 1)
