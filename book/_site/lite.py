@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -197,6 +198,7 @@ def imported(text):
     return packages, {m for m in modules if (LIBRARY / f"{m}.py").exists()}
 
 
+@cache
 def behind(module):
     """The packages of the public host that a module of the library imports with itself."""
     found = set()
