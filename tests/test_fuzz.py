@@ -193,6 +193,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "share0": (st.one_of(st.just(0), share), [-0.1, 1.5, NAN, INF, "1"]),
     "half": (st.floats(0.2, 0.9), [0, -0.1, 1.5, NAN, INF, "1"]),
     "n0": (st.integers(0, 10**5), NOT_WHOLE),
+    "context": (st.integers(0, 10**5), NOT_WHOLE),
     "n1": (st.integers(1, 10**5), [0, *NOT_WHOLE]),
     "n2": (st.integers(2, 10**5), [1, 0, *NOT_WHOLE]),
     "few": (few, [0, *NOT_WHOLE]),
@@ -584,3 +585,37 @@ def test_shapes_hold_no_impossible_number(example, field, bad):
 def test_shapes_do_not_change_once_made(example):
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(example, dataclasses.fields(example)[0].name, 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------------- edges
+EDGES = {"n0": [0], "n1": [1], "n2": [2], "few": [1], "few0": [0], "nonneg": [0], "share": [1], "share0": [0, 1], "side": [32], "fours": [4]}
+EDGES |= {"sixteens": [16], "one_to_four": [1, 4], "chunks": [1], "span": [0], "rate": [0], "hundreds": [9]}
+
+
+@pytest.mark.parametrize(
+    "name, arguments, result, argument, edge",
+    [(n, a, r, x, e) for n, a, r in ALL for x in a for e in EDGES.get(x.kind, [])],
+    ids=[f"{n}-{x.name}-{e}" for n, a, _ in ALL for x in a for e in EDGES.get(x.kind, [])],
+)
+def test_the_edge_of_a_domain_belongs_to_it(name, arguments, result, argument, edge):
+    @settings(QUICK, max_examples=2)
+    @given(st.data())
+    def law(data):
+        for value in outcome(name, {**drawn(data, arguments), argument.name: edge}, result):
+            assert value is None or math.isfinite(value)
+
+    law()
+
+
+def test_the_smallest_shapes_are_shapes():
+    one = requests.Request(1, 1, 0)
+    models.Model("m", *[1] * 7)
+    models.Model("m", 1, 1, 2, 2, 1, 0, 1, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0)
+    models.RecurrentModel("m", *[1] * 6, 0, 0, 1)
+    arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
+    metrics.Events(*[0] * 6, 1), metrics.Chunk(0, 1), metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)
+    attempts.Attempts(1, 0, 0), attempts.Attempts(1, 1, 0), taskgraph.Stage("a", 0), rlcycle.Role("a", 0)
+    budgets.TaskType(1, 0, 1), budgets.ExpertLayers("m", *[1] * 5, 0), serving.Engine(*[1] * 5), memory.TrainingBytes(*[0] * 5)
+    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), decision.Rates(1, 1, 1, 1)
+    training.Weight("W", 1), training.Operation("x", flops=0, elements=0), steptime.StepTime(1, 0, 0, 0, 0, 0, 1, 1)
+    rlstep.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)

@@ -101,3 +101,15 @@ def test_number_refuses_what_is_not_finite():
     for bad in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):
             units.number(bad)
+
+
+def test_constants_against_their_definitions():
+    assert [units.KB, units.MB, units.GB, units.TB] == [1_000, 1_000_000, 1_000_000_000, 1_000_000_000_000]
+    assert [units.KIB, units.MIB, units.GIB, units.TIB] == [1 << 10 * (i + 1) for i in range(4)]
+    assert [units.GIGA, units.TERA, units.PETA] == [1_000_000_000, 1_000_000_000_000, 1_000_000_000_000_000]
+    assert units.HOUR == 60 * units.MINUTE == 3600 and units.DAY == 24 * units.HOUR
+
+
+def test_only_seconds_take_small_prefixes():
+    shown = [units.quantity(value, unit) for value, unit in ((0.5, "s"), (0.5, "tokens"), (0.5, "B"), (2, "s"), (0, "s"), (-0.5, "s"))]
+    assert shown == ["500 ms", "0.5000 tokens", "0.5000 B", "2 s", "0 s", "−500 ms"]

@@ -608,3 +608,8 @@ def test_another_buffer_never_delays_a_batch(times, buffers):
 def test_impossible_timelines_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         input_timeline(*arguments)
+
+
+def test_an_operation_stores_and_multiplies_nothing_unless_told():
+    plain = Operation("x")
+    assert (plain.reads, plain.weight, plain.flops, plain.elements, plain.saves) == ((), None, 0, 0, ())
