@@ -75,7 +75,11 @@ def builds():
         clone = WORK / f"{'some' if number == 1 else 'other-and-longer'}-place"
         shutil.rmtree(clone, ignore_errors=True)
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
-        subprocess.run(["make", "book"], cwd=clone, check=True, env=surroundings(5 * number), stdout=subprocess.DEVNULL)
+        for shared in (".venv", "book/_site/node_modules"):
+            (clone / shared).symlink_to(ROOT / shared)
+        where = {**surroundings(5 * number), "PYTHONPATH": str(clone / "lib")}
+        command = ["make", "-o", ".venv/.ok", "-o", "book/_site/node_modules/.ok", "book"]      # the environment as it is
+        subprocess.run(command, cwd=clone, check=True, env=where, stdout=subprocess.DEVNULL)
         sites.append(clone / "_build/html")
     files = [sorted(str(p.relative_to(site)) for p in site.rglob("*") if p.is_file()) for site in sites]
     different = sorted(set(files[0]) ^ set(files[1]))
