@@ -1,5 +1,5 @@
-// node live_python.mjs FOLDER < {packages, notebooks: {path: [source, ...]}}: run notebooks in the site's Python, each in a fresh namespace.
-// Out: {path: [outputs of a cell, ...]}, up to a cell that fails.
+// node live_python.mjs FOLDER < {packages, notebooks: {path: [source, ...]}}: run notebooks in the site's Python,
+// each in a fresh namespace. Out: {path: [outputs of a cell, ...]}, up to a cell that fails.
 import { readFileSync, readdirSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 

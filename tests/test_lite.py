@@ -1,4 +1,5 @@
 """Live notebooks: what they are made of, and that they run in a browser that reaches nothing but this machine."""
+
 import json
 import re
 import subprocess
@@ -33,8 +34,14 @@ KEPT = """path => new Promise((found, failed) => {
 })"""
 
 
+def stored(path):
+    """A notebook of the book, without the cell that installs the library."""
+    nb = assignment.read(path)
+    return nb | {"cells": [c for c in nb["cells"] if notebooks.INSTALL not in c["metadata"].get("tags", [])]}
+
+
 def source(name):
-    return assignment.read(ROOT / f"{name}.ipynb")
+    return stored(ROOT / f"{name}.ipynb")
 
 
 def code(nb):
@@ -47,8 +54,10 @@ class Tab:
 
     def __init__(self, context, served, name):
         self.context, self.path, self.asked, self.wrong = context, f"{name}.ipynb", set(), []
-        self.listeners = {"request": lambda r: r.url.startswith((served, "data:", "blob:")) or self.asked.add(r.url),
-                          "response": lambda r: r.status >= 400 and not r.url.endswith("favicon.ico") and self.wrong.append(r.url)}
+        self.listeners = {
+            "request": lambda r: r.url.startswith((served, "data:", "blob:")) or self.asked.add(r.url),
+            "response": lambda r: r.status >= 400 and not r.url.endswith("favicon.ico") and self.wrong.append(r.url),
+        }
         self.address = f"{served}lite/notebooks/index.html?path={self.path}"
 
     def __enter__(self):
@@ -64,10 +73,12 @@ class Tab:
 
     def open(self, change):
         """Open the notebook, changed on its way to the browser."""
+
         def answer(route):
             nb = route.fetch().json()
             change(nb)
             route.fulfill(json=nb)
+
         self.page.route(f"**/lite/files/{self.path}*", answer)
         self.page.goto(self.address)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
@@ -80,8 +91,12 @@ class Tab:
             self.page.wait_for_timeout(500)
             self.page.keyboard.press("Control+s")
             nb = self.page.evaluate(KEPT, self.path)
-            if nb and (errors(nb) or all(c["execution_count"] for c in code(nb)) and code(nb)[-1]["execution_count"] == len(code(nb))
-                       and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']")):
+            if nb and (
+                errors(nb)
+                or all(c["execution_count"] for c in code(nb))
+                and code(nb)[-1]["execution_count"] == len(code(nb))
+                and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']")
+            ):
                 self.page.keyboard.press("Control+s")
                 self.page.wait_for_timeout(300)
                 return self.page.evaluate(KEPT, self.path)
@@ -106,17 +121,20 @@ def shown(outputs):
             yield o["output_type"], {k: "".join(v) for k, v in o["data"].items() if not k.endswith("json")}
 
 
-def agree(live, stored):
+def agree(outputs, kept):
     """Are the outputs those of the stored cell, with a figure that is not drawn saying so?"""
-    if not any("image/svg+xml" in o.get("data", {}) for o in stored):
-        return list(shown(live)) == list(shown(stored))
-    (_, now), (_, then) = *shown(live), *shown(stored)
+    if not any("image/svg+xml" in o.get("data", {}) for o in kept):
+        return list(shown(outputs)) == list(shown(kept))
+    (_, now), (_, then) = *shown(outputs), *shown(kept)
     return now["text/markdown"] == f"{then['text/markdown']} (Not drawn: {absent('Matplotlib')}.)"
 
 
 def absent(label):
-    return (f"{label} is not loaded. A cell that imports {label.lower()} by name fetches it from {lite.HOST}: either none has, or there is no network. "
-            "What does not use it runs without")
+    return (
+        f"{label} is not loaded. A cell that imports {label.lower()} by name fetches it from {lite.HOST}: "
+        "either none has, or there is no network. "
+        "What does not use it runs without"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +152,9 @@ def test_a_chapter_runs_in_the_browser_and_prints_the_stored_numbers(name, profi
         tab.open(unrun)
         nb = tab.run_all()
     assert not errors(nb) and not tab.asked and not tab.wrong
-    stored = code(source(name))
-    assert len(code(nb)) == len(stored) > 10
-    differing = [assignment.source(c) for c, s in zip(code(nb), stored) if not agree(c["outputs"], s["outputs"])]
+    then = code(source(name))
+    assert len(code(nb)) == len(then) > 10
+    differing = [assignment.source(c) for c, s in zip(code(nb), then) if not agree(c["outputs"], s["outputs"])]
     assert not differing
 
 
@@ -156,8 +174,8 @@ def test_a_starter_runs_in_the_browser_once_its_answers_are_filled_in(name, prof
         nb = tab.run_all()
     assert not errors(nb) and not tab.asked and not tab.wrong
     compared = [(c["outputs"], s["outputs"]) for c, s in zip(code(nb), code(solved)) if not assignment.role(s, "grade")]
-    assert sum(bool(stored) for _, stored in compared) >= 2, "answers are confirmed"
-    assert all(agree(live, stored) for live, stored in compared)
+    assert sum(bool(then) for _, then in compared) >= 2, "answers are confirmed"
+    assert all(agree(now, then) for now, then in compared)
 
 
 @built
@@ -181,7 +199,9 @@ def test_the_button_opens_the_notebook_and_changes_stay_in_the_browser(profile, 
     tab.keyboard.press("Control+Home")
     tab.keyboard.type("# my own line\n")
     tab.keyboard.press("Control+s")
-    tab.wait_for_function(f"path => ({KEPT})(path).then(nb => nb && JSON.stringify(nb).includes('my own line'))", arg="exercises/c-01/c-01.ipynb")
+    tab.wait_for_function(
+        f"path => ({KEPT})(path).then(nb => nb && JSON.stringify(nb).includes('my own line'))", arg="exercises/c-01/c-01.ipynb"
+    )
     tab.close()
     page.goto(served + "lite/notebooks/index.html?path=exercises/c-01/c-01.ipynb")
     page.wait_for_selector(".jp-CodeCell .cm-content >> text=my own line")
@@ -215,7 +235,10 @@ def test_every_package_is_served_or_pinned_at_the_public_host():
     assert set(elsewhere) == {"numpy", "scipy", "matplotlib", "contourpy", "kiwisolver", "pillow"}, "these are no pure Python"
     version = json.loads((lite.CORE / "package.json").read_text())["version"]
     for name, e in elsewhere.items():
-        assert e["sha256"] == official[name]["sha256"] and e["file_name"] == f"https://{lite.HOST}/pyodide/v{version}/full/{official[name]['file_name']}"
+        assert (
+            e["sha256"] == official[name]["sha256"]
+            and e["file_name"] == f"https://{lite.HOST}/pyodide/v{version}/full/{official[name]['file_name']}"
+        )
 
 
 @built
@@ -229,7 +252,7 @@ def test_every_page_has_a_button_that_leads_to_its_notebook():
         url = urlsplit(links[0])
         assert ((SITE / page).parent / url.path).exists()
         if (ROOT / page).with_suffix(".ipynb").exists():
-            path, = parse_qs(url.query)["path"]
+            (path,) = parse_qs(url.query)["path"]
             assert path == page.replace(".html", ".ipynb") and (LIVE / "files" / path).exists()
             assert path.rpartition("/")[2] in (LIVE / "api/contents" / path.rpartition("/")[0] / "all.json").read_text()
 
@@ -239,10 +262,10 @@ def test_live_notebooks_are_the_stored_ones_and_exercises_have_no_solutions():
     found = {p.relative_to(LIVE / "files").as_posix() for p in (LIVE / "files").rglob("*.ipynb")}
     assert found == {p.relative_to(ROOT).as_posix() for p in notebooks.every_notebook()}
     for path in found:
-        nb, stored = nbformat.read(LIVE / "files" / path, 4), assignment.read(ROOT / path)
+        nb, kept = nbformat.read(LIVE / "files" / path, 4), stored(ROOT / path)
         nbformat.validate(nb)
         assert nb.metadata.kernelspec.name == "python"
-        kept = assignment.starter(stored) if path.startswith("exercises") else stored
+        kept = assignment.starter(kept) if path.startswith("exercises") else kept
         for cell, other in zip(nb.cells, kept["cells"], strict=True):
             assert cell.cell_type != "code" or cell.source.endswith(assignment.source(other))
         assert [c.execution_count for c in code(nb)] == [c["execution_count"] for c in code(kept)]
@@ -260,7 +283,11 @@ def test_pages_that_need_no_numpy_import_none():
 # ---------------------------------------------------------------------------------------------------------------- how they are made
 def test_a_cell_names_the_packages_that_the_library_would_import():
     assert lite.behind("scaling_fit") == {"numpy", "scipy"} and lite.behind("flops") == lite.behind("page") == set()
-    cells = ["from workloads import scaling, scaling_fit", "from scipy.optimize import brentq\nfrom workloads.scaling_fit import huber_fit", "import sympy"]
+    cells = [
+        "from workloads import scaling, scaling_fit",
+        "from scipy.optimize import brentq\nfrom workloads.scaling_fit import huber_fit",
+        "import sympy",
+    ]
     nb = {"metadata": {}, "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "source": s} for s in cells]}
     made = [c["source"].split("\n")[0] for c in lite.live(nb, "there")["cells"]]
     assert made == ["import numpy, scipy      # from there", "from scipy.optimize import brentq", "import sympy"]
@@ -276,15 +303,41 @@ def test_pip_takes_the_wheel_of_the_library(tmp_path):
     path.write_bytes(lite.wheel("workloads", "0.1.0", lite.library()))
     assert path.read_bytes() == lite.wheel("workloads", "0.1.0", lite.library())
     assert zipfile.ZipFile(path).testzip() is None
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", "--target", tmp_path / "there", path], check=True)
-    out = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'there')!r})\n"
-                          "from workloads import ledger, models\nprint(ledger.__file__, models.parameters(models.model('Qwen3-8B')).total)"],
-                         capture_output=True, text=True, check=True).stdout
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--no-index",
+            "--disable-pip-version-check",
+            "--target",
+            tmp_path / "there",
+            path,
+        ],
+        check=True,
+    )
+    out = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-c",
+            f"import sys; sys.path.insert(0, {str(tmp_path / 'there')!r})\n"
+            "from workloads import ledger, models\nprint(ledger.__file__, models.parameters(models.model('Qwen3-8B')).total)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert out.split() == [str(tmp_path / "there/workloads/ledger.py"), "8190735360"]
 
 
-OFFICIAL = {n: {"name": n, "version": "1", "file_name": f"{n}-1-cp314-cp314-wasm32.whl", "depends": d, "sha256": lite.sha256(n.encode())}
-            for n, d in {"numpy": [], "scipy": ["numpy"], "matplotlib": ["numpy", "pillow"], "pillow": [], "pandas": ["numpy"]}.items()}
+OFFICIAL = {
+    n: {"name": n, "version": "1", "file_name": f"{n}-1-cp314-cp314-wasm32.whl", "depends": d, "sha256": lite.sha256(n.encode())}
+    for n, d in {"numpy": [], "scipy": ["numpy"], "matplotlib": ["numpy", "pillow"], "pillow": [], "pandas": ["numpy"]}.items()
+}
 
 
 def test_a_distribution_in_a_folder_is_served_whole(tmp_path):
@@ -341,6 +394,7 @@ def test_the_first_code_cell_installs_the_library_where_a_repository_is_named(tm
 
 def test_the_installing_cell_calls_pip_only_where_the_library_is_missing():
     from IPython.core.inputtransformer2 import TransformerManager
+
     nb = notebooks.place_install(notebook(), "git+https://example.org/a/b@main#subdirectory=lib")
     text = TransformerManager().transform_cell(nb.cells[1].source)
 

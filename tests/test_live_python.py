@@ -1,12 +1,12 @@
 """All live notebooks that need no network, in the site's own Python under node: the outputs are the stored ones."""
+
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 from conftest import ROOT
-from test_lite import LIVE, agree, assignment, built, code, lite, notebooks
-
+from test_lite import LIVE, agree, assignment, built, code, lite, notebooks, stored
 
 LONG = {"book/workloads/3-1-4-replay.ipynb"}  # half the time of them all
 
@@ -15,24 +15,29 @@ def needs_a_network(nb):
     return any(lite.imported(assignment.source(c))[0] & set(lite.ONLINE) - {"matplotlib"} for c in code(nb))
 
 
-def answered(live, stored):
+def answered(live, solved):
     """Sources of a live notebook, answers filled in."""
-    return [assignment.source(s if assignment.role(s, "solution") else c) for c, s in zip(code(live), code(stored), strict=True)]
+    return [assignment.source(s if assignment.role(s, "solution") else c) for c, s in zip(code(live), code(solved), strict=True)]
 
 
 @built
 def test_all_notebooks_without_numpy_give_their_stored_outputs():
-    stored = {p.relative_to(ROOT).as_posix(): assignment.read(p) for p in notebooks.every_notebook()}
-    live = {path: assignment.read(LIVE / "files" / path) for path in stored}
+    book = {p.relative_to(ROOT).as_posix(): stored(p) for p in notebooks.every_notebook()}
+    live = {path: assignment.read(LIVE / "files" / path) for path in book}
     alone = {path for path, nb in live.items() if not needs_a_network(nb)}
     assert len(live) - len(alone) <= 4, "pages that need NumPy or SciPy"
-    runs = {path: answered(live[path], stored[path]) for path in sorted(alone - LONG)}
+    runs = {path: answered(live[path], book[path]) for path in sorted(alone - LONG)}
     program = Path(sys.executable).with_name("node")
-    done = subprocess.run([program if program.exists() else "node", ROOT / "tests/live_python.mjs", LIVE / "static/pyodide"], text=True, capture_output=True,
-                          input=json.dumps({"packages": lite.KERNEL_PACKAGES + lite.PACKAGES, "notebooks": runs}), check=True)
+    done = subprocess.run(
+        [program if program.exists() else "node", ROOT / "tests/live_python.mjs", LIVE / "static/pyodide"],
+        text=True,
+        capture_output=True,
+        input=json.dumps({"packages": lite.KERNEL_PACKAGES + lite.PACKAGES, "notebooks": runs}),
+        check=True,
+    )
     found, differing = json.loads(done.stdout), []
     for path, cells in found.items():
-        kept = code(stored[path])
+        kept = code(book[path])
         for source, now, then in zip(runs[path], cells, kept):
             failed = [o["evalue"] for o in now if o["output_type"] == "error"]
             if failed or not assignment.role(then, "grade") and not agree(now, then["outputs"]):

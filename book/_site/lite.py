@@ -6,6 +6,7 @@ Pyodide's lock file. With `PYODIDE=folder`, a folder that holds the unpacked dis
 
 If npm or the package index does not deliver, this says so, and the book is built without live notebooks.
 """
+
 import ast
 import base64
 import hashlib
@@ -30,7 +31,7 @@ CORE = SITE / "node_modules/pyodide"
 CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 WHEELS, WORK = ROOT / "_build/wheels", ROOT / "_build/lite"
 KERNEL = Path(sys.prefix) / "share/jupyter/labextensions/@jupyterlite/pyodide-kernel-extension"
-HOST = "cdn.jsdelivr.net"                             # of Pyodide's distribution
+HOST = "cdn.jsdelivr.net"  # of Pyodide's distribution
 ONLINE = {"numpy": "NumPy", "scipy": "SciPy", "matplotlib": "Matplotlib"}
 KERNEL_PACKAGES = ["micropip", "piplite", "ipykernel", "comm", "pyodide-kernel", "jedi", "ipython", "workloads-lite"]
 PACKAGES = ["sympy", "workloads"]
@@ -63,8 +64,16 @@ def closure(packages, names):
 def entry(name, number, file_name=None):
     """An entry of a lock file for a pure-Python package."""
     module = name.replace("-", "_")
-    return {"name": name, "version": number, "file_name": file_name or f"{module}-{number}-py3-none-any.whl", "install_dir": "site",
-            "package_type": "package", "imports": [module], "depends": [], "unvendored_tests": False}
+    return {
+        "name": name,
+        "version": number,
+        "file_name": file_name or f"{module}-{number}-py3-none-any.whl",
+        "install_dir": "site",
+        "package_type": "package",
+        "imports": [module],
+        "depends": [],
+        "unvendored_tests": False,
+    }
 
 
 def pure(e):
@@ -81,8 +90,26 @@ def fetch(packages, python):
     """Make sure that the wheels of the packages lie in WHEELS; pip gets those that do not."""
     absent = [f"{n}=={e['version']}" for n, e in packages.items() if not (WHEELS / e["file_name"]).exists()]
     if absent:
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--platform", "any",
-               "--implementation", "py", "--abi", "none", "--python-version", python, "-d", str(WHEELS)]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--platform",
+            "any",
+            "--implementation",
+            "py",
+            "--abi",
+            "none",
+            "--python-version",
+            python,
+            "-d",
+            str(WHEELS),
+        ]
         if subprocess.run([*pip, *absent], stderr=subprocess.DEVNULL).returncode:
             raise Missing(f"the package index did not deliver all of {', '.join(absent)}")
 
@@ -105,8 +132,10 @@ def distribution(official, number, folder=None):
 def wheel(name, number, files):
     """A pure-Python wheel of {path: bytes}; the same bytes for the same files."""
     info = f"{name}-{number}.dist-info"
-    files = files | {f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n".encode(),
-                     f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: workloads\nRoot-Is-Purelib: true\nTag: py3-none-any\n"}
+    files = files | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n".encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: workloads\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
     hashes = {path: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() for path, data in files.items()}
     record = "".join(f"{path},sha256={hashes[path]},{len(data)}\n" for path, data in files.items()) + f"{info}/RECORD,,\n"
     packed = io.BytesIO()
@@ -130,10 +159,14 @@ def startup(place):
 
 def add_own(target, packages, folder):
     """Write the wheels of the library and of the start into a folder; their names change with them, so that no browser keeps an old one."""
-    for name, number, files in (("workloads", version("workloads"), library()), ("workloads_lite", "1", startup("this site" if folder else HOST))):
+    for name, number, files in (
+        ("workloads", version("workloads"), library()),
+        ("workloads_lite", "1", startup("this site" if folder else HOST)),
+    ):
         data, key = wheel(name, number, files), name.replace("_", "-")
         packages[key] = entry(key, number, f"{name}-{number}-0{sha256(data)[:10]}-py3-none-any.whl")
         (target / packages[key]["file_name"]).write_bytes(data)
+
 
 def python(target, folder=None):
     """Fill a folder with Python for the browser and its packages; the text of the lock file that lists them."""
@@ -154,7 +187,7 @@ def python(target, folder=None):
     compile_used(target, official | {"packages": packages})
     hash_files(target, packages)
     if folder:
-        packages["workloads"]["depends"] = ["matplotlib"]            # for the figures
+        packages["workloads"]["depends"] = ["matplotlib"]  # for the figures
         for name in others.keys() - packages.keys():
             shutil.copy(folder / others[name]["file_name"], target)
     return json.dumps(official | {"packages": others | packages}, sort_keys=True)
@@ -246,10 +279,15 @@ def live(nb, place):
         if absent := set().union(*map(behind, modules)) - packages - ({"numpy"} if packages & set(ONLINE) else set()):
             cell["source"] = f"import {', '.join(sorted(absent))}      # from {place}\n{assignment.source(cell)}"
         tags = set(cell["metadata"].get("tags", []))
-        folds = {"source_hidden": bool(tags & {"remove-input", "hide-input", "hide-cell"}) and bool(cell["outputs"]), "outputs_hidden": "hide-output" in tags}
+        folds = {
+            "source_hidden": bool(tags & {"remove-input", "hide-input", "hide-cell"}) and bool(cell["outputs"]),
+            "outputs_hidden": "hide-output" in tags,
+        }
         cell["metadata"] |= {"trusted": True} | ({"jupyter": {k: v for k, v in folds.items() if v}} if any(folds.values()) else {})
     if any("@figure" in assignment.source(c) for c in code) and place == HOST:
-        code[0]["source"] = f"# import matplotlib      # with this line the figures are drawn here, too: {HOST} serves it\n{assignment.source(code[0])}"
+        code[0]["source"] = (
+            f"# import matplotlib      # with this line the figures are drawn here, too: {HOST} serves it\n{assignment.source(code[0])}"
+        )
     nb["metadata"]["kernelspec"] = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
     return {**nb, "cells": cells}
 
@@ -257,33 +295,64 @@ def live(nb, place):
 def notebooks(place):
     """{path in the live site: notebook}: chapters with the outputs of the book, exercises as starters."""
     chapters = sorted(p for p in ROOT.glob("book/**/*.ipynb") if not {"_site", ".ipynb_checkpoints"} & set(p.parts))
-    found = {p: assignment.read(p) for p in chapters} | {p: assignment.starter(assignment.read(p)) for p in assignment.exercises(ROOT).values()}
+    found = {p: assignment.read(p) for p in chapters} | {
+        p: assignment.starter(assignment.read(p)) for p in assignment.exercises(ROOT).values()
+    }
     return {p.relative_to(ROOT).as_posix(): live(nb, place) for p, nb in found.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------------------- the site
 def settings(lock_name):
     """{name: content} of the files that `jupyter lite` reads."""
-    kernel = {"disablePyPIFallback": True, "pyodideUrl": "./static/pyodide/pyodide.mjs",
-              "loadPyodideOptions": {"lockFileURL": f"static/pyodide/{lock_name}", "packages": KERNEL_PACKAGES}}
+    kernel = {
+        "disablePyPIFallback": True,
+        "pyodideUrl": "./static/pyodide/pyodide.mjs",
+        "loadPyodideOptions": {"lockFileURL": f"static/pyodide/{lock_name}", "packages": KERNEL_PACKAGES},
+    }
     return {
-        "jupyter-lite.json": {"jupyter-lite-schema-version": 0, "jupyter-config-data": {
-            "appUrl": "./tree", "faviconUrl": "./tree/favicon.ico",
-            "disabledExtensions": ["@jupyterlite/application-extension:service-worker-manager"],        # no notebook reads the browser's files
-            "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": kernel}}},
-        "jupyter_lite_config.json": {"LiteBuildConfig": {
-            "contents": ["files"], "output_dir": str(WORK / "site"), "apps": ["notebooks", "tree"], "no_sourcemaps": True,
-            "no_unused_shared_packages": True, "ignore_sys_prefix": ["federated_extensions"], "federated_extensions": [str(KERNEL)]}},
+        "jupyter-lite.json": {
+            "jupyter-lite-schema-version": 0,
+            "jupyter-config-data": {
+                "appUrl": "./tree",
+                "faviconUrl": "./tree/favicon.ico",
+                "disabledExtensions": [
+                    "@jupyterlite/application-extension:service-worker-manager"
+                ],  # no notebook reads the browser's files
+                "litePluginSettings": {"@jupyterlite/pyodide-kernel-extension:kernel": kernel},
+            },
+        },
+        "jupyter_lite_config.json": {
+            "LiteBuildConfig": {
+                "contents": ["files"],
+                "output_dir": str(WORK / "site"),
+                "apps": ["notebooks", "tree"],
+                "no_sourcemaps": True,
+                "no_unused_shared_packages": True,
+                "ignore_sys_prefix": ["federated_extensions"],
+                "federated_extensions": [str(KERNEL)],
+            }
+        },
         "overrides.json": {
-            "@jupyterlab/docmanager-extension:plugin": {"autosaveInterval": 10},            # seconds
-            "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True}}}
+            "@jupyterlab/docmanager-extension:plugin": {"autosaveInterval": 10},  # seconds
+            "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},
+        },
+    }
 
 
 def inputs(folder):
     """A digest of all that the live site is made of."""
     digest = hashlib.sha256(repr((sys.version_info[:2], str(folder))).encode())
-    for path in sorted({*SITE.glob("lite*"), SITE / "assignment.py", ROOT / "constraints.txt", CORE / "package.json", *LIBRARY.rglob("*"),
-                        *ROOT.glob("book/**/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb")}):
+    for path in sorted(
+        {
+            *SITE.glob("lite*"),
+            SITE / "assignment.py",
+            ROOT / "constraints.txt",
+            CORE / "package.json",
+            *LIBRARY.rglob("*"),
+            *ROOT.glob("book/**/*.ipynb"),
+            *ROOT.glob("exercises/*/*.ipynb"),
+        }
+    ):
         if path.is_file() and path.suffix != ".pyc":
             digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
     return digest.hexdigest()
@@ -298,13 +367,19 @@ def build(folder=None):
     lock_name = f"lock-{sha256(lock.encode())[:10]}.json"
     for name, content in settings(lock_name).items():
         (WORK / "source" / name).write_text(json.dumps(content, indent=1), encoding="utf8")
-    done = subprocess.run([sys.executable, "-m", "jupyterlite_core", "build"], cwd=WORK / "source", text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    done = subprocess.run(
+        [sys.executable, "-m", "jupyterlite_core", "build"],
+        cwd=WORK / "source",
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if done.returncode:
         raise SystemExit(done.stdout)
     target = WORK / "site/static/pyodide"
     target.parent.mkdir(exist_ok=True)
     (WORK / "python").rename(target)
-    for name in (lock_name, "pyodide-lock.json"):            # the second is for the calculators of the pages
+    for name in (lock_name, "pyodide-lock.json"):  # the second is for the calculators of the pages
         (target / name).write_text(lock, encoding="utf8")
 
 

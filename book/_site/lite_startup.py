@@ -11,11 +11,14 @@ def _tell_where(place, labels):
         @staticmethod
         def find_spec(name, path=None, target=None):
             if name in labels:
-                raise ModuleNotFoundError(f"{labels[name]} is not loaded. A cell that imports {name} by name fetches it from {place}: "
-                                          "either none has, or there is no network. What does not use it runs without.", name=name)
+                raise ModuleNotFoundError(
+                    f"{labels[name]} is not loaded. A cell that imports {name} by name fetches it from {place}: "
+                    "either none has, or there is no network. What does not use it runs without.",
+                    name=name,
+                )
 
     sys.meta_path.append(Absent)
 
 
-_tell_where("", {})         # filled in when the site is built: who serves the packages, and their names in print
+_tell_where("", {})  # filled in when the site is built: who serves the packages, and their names in print
 del _tell_where

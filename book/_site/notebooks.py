@@ -126,7 +126,8 @@ def install(paths):
             store(nb, path)
             changed += 1
     if changed:
-        print(f"{changed} notebooks " + (f"now install the library from {published()} where it is missing" if published() else "no longer install the library"))
+        done = f"now install the library from {published()} where it is missing" if published() else "no longer install the library"
+        print(f"{changed} notebooks {done}")
 
 
 def from_text(source, target):

@@ -13,7 +13,7 @@ THEME = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/s
 ICON_RULE = re.compile(r'((?:\.fa-[\w-]+::?before,?)+)\{content:"([^"]*)"\}')
 FONT_FACE = re.compile(r"@font-face\{[^}]*?webfonts/(fa-[\w-]+)\.woff2[^}]*\}")
 UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendor/fontawesome/webfonts/*.woff2", "**/*.map", "sphinx-thebe.*",
-          "locales", "images/logo_*", "*.d.ts", "webpack-macros.html", "sbt-webpack-macros.html")
+          "locales", "*.d.ts", "webpack-macros.html", "sbt-webpack-macros.html")
 
 logging.getLogger("fontTools").setLevel(logging.WARNING)
 PRINT_LIGHT = """{ const root = document.documentElement.dataset; let shown;
@@ -69,7 +69,7 @@ def icons(site):
     fonts.mkdir(parents=True, exist_ok=True)
 
     def face(match):
-        font = TTFont(THEME / f"vendor/fontawesome/webfonts/{match[1]}.ttf")
+        font = TTFont(THEME / f"vendor/fontawesome/webfonts/{match[1]}.ttf", recalcTimestamp=False)
         if not (keep := glyphs & set(font.getBestCmap())):
             return ""
         options = subset.Options(flavor="woff", layout_features=[], hinting=False, notdef_outline=True)
@@ -87,7 +87,8 @@ def lighten(app, exception):
     if exception or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
-    for pattern in UNUSED:
+    logos = () if app.config.html_theme_options.get("launch_buttons") else ("images/logo_*",)      # of Binder and Colab
+    for pattern in UNUSED + logos:
         for path in static.glob(pattern):
             if path.is_file():
                 path.unlink()

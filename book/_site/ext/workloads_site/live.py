@@ -1,8 +1,9 @@
 """Live notebooks: the button that opens a page's notebook in the reader's browser, and JupyterLite beside the pages (made by lite.py)."""
+
 import shutil
 from pathlib import Path
 
-ON_DISK = 'if (location.protocol == "file:") document.documentElement.classList.add("wl-on-disk");'       # there no notebook runs
+ON_DISK = 'if (location.protocol == "file:") document.documentElement.classList.add("wl-on-disk");'  # there no notebook runs
 
 
 def built(app):
@@ -27,8 +28,16 @@ def add_button(app, pagename, templatename, context, doctree):
     tip = "Run this page in the browser" if notebook else "Notebooks to run in the browser"
     if notebook and pagename.startswith("exercises/"):
         tip = "Solve this exercise in the browser"
-    context.setdefault("header_buttons", []).insert(0, {
-        "type": "link", "url": "../" * pagename.count("/") + address(pagename, notebook), "tooltip": tip, "icon": "fas fa-play", "label": "wl-run"})
+    context.setdefault("header_buttons", []).insert(
+        0,
+        {
+            "type": "link",
+            "url": "../" * pagename.count("/") + address(pagename, notebook),
+            "tooltip": tip,
+            "icon": "fas fa-play",
+            "label": "wl-run",
+        },
+    )
 
 
 def put_beside(app, exception):
@@ -41,7 +50,7 @@ def put_beside(app, exception):
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(folder, target)
         shutil.copy(mark, target / "inputs")
-    for path in (folder / "static/pyodide").glob("py*"):            # the calculators may have put the same files, uncompiled, there
+    for path in (folder / "static/pyodide").glob("py*"):  # the calculators may have put the same files, uncompiled, there
         shutil.copy2(path, target / "static/pyodide")
 
 
