@@ -66,7 +66,7 @@ def test_checks_pass_what_is_inside_unchanged():
     values = np.array([1.0, 2.0, 3.0])
     assert domain.positive(values, "x") is values
     assert domain.positive(X, "x") is X
-    assert domain.positive(10**400, "x") == 10**400
+    assert domain.positive(10**400, "x") == 10**400 and domain.positive(Fraction(10**400), "x") == 10**400
     assert domain.fraction(0, "x", zero=True) == 0
     assert domain.whole(3.0, "x") == 3.0
 
