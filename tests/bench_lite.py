@@ -1,6 +1,7 @@
 """Weight of the live notebooks, and the time to their first output, from a server on this machine.
 
-Run: python tests/bench_lite.py (after make book). A notebook is opened in a fresh browser profile and run at once; the clock stops at the output of the first cell that has one.
+Run: python tests/bench_lite.py (after make book). A notebook is opened in a fresh browser profile and run at once; the
+clock stops at the output of the first cell that has one.
 """
 
 import functools
