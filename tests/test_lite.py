@@ -83,7 +83,7 @@ class Tab:
         self.page.goto(self.address)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
 
-    def run_all(self, seconds=90):
+    def run_all(self, seconds=300):                     # patience for a busy machine; a run takes some 20 s
         """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed."""
         self.page.click(".lm-MenuBar-itemLabel:text-is('Run')")
         self.page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
