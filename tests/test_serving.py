@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving_simpy import simulate
+from workloads import steptime
 from workloads import flops, memory
 from workloads.arrivals import Arrival, poisson_times
 from workloads.hardware import accelerator
@@ -371,3 +372,10 @@ def test_a_trace_holds_the_load_in_the_form_of_mooncake():
 def test_ticks_are_fine_enough_for_the_smallest_cost():
     cost = BOUND._ticks
     assert min(cost) / TICKS == pytest.approx(589_824 / 503.8e12, rel=1e-9)
+
+
+def test_sum_of_the_positive_part_of_a_line_against_adding_it_up():
+    for first in range(-7, 8):
+        for slope in range(-4, 5):
+            for steps in range(1, 9):
+                assert steptime._positive_part(first, slope, steps) == sum(max(0, first + slope * j) for j in range(steps))
