@@ -111,7 +111,7 @@ def fetch(packages, python):
             str(WHEELS),
         ]
         if subprocess.run([*pip, *absent], stderr=subprocess.DEVNULL).returncode:
-            raise Missing(f"the package index did not deliver all of {', '.join(absent)}")
+            raise Missing(f"the package index did not deliver all {len(absent)} packages ({', '.join(sorted(absent)[:3])}, ...)")
 
 
 def distribution(official, number, folder=None):

@@ -40,16 +40,26 @@ def add_button(app, pagename, templatename, context, doctree):
     )
 
 
+def _current(folder, target):
+    mark = target / "inputs"
+    return folder is not None and mark.exists() and mark.read_bytes() == (folder.parent / "inputs").read_bytes()
+
+
+def drop_old(app, exception):
+    """Before other parts add to it: no live site of an earlier build stays in the built one."""
+    target = Path(app.outdir) / "lite"
+    if not exception and (target / "inputs").exists() and not _current(built(app), target):
+        shutil.rmtree(target)
+
+
 def put_beside(app, exception):
     """Copy the live site into the built one, unless it is there."""
     folder, target = built(app), Path(app.outdir) / "lite"
     if exception or app.builder.format != "html" or not folder:
         return
-    mark = folder.parent / "inputs"
-    if not (target / "inputs").exists() or (target / "inputs").read_bytes() != mark.read_bytes():
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(folder, target)
-        shutil.copy(mark, target / "inputs")
+    if not _current(folder, target):
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+        shutil.copy(folder.parent / "inputs", target)
     for path in (folder / "static/pyodide").glob("py*"):  # the calculators may have put the same files, uncompiled, there
         shutil.copy2(path, target / "static/pyodide")
 
@@ -59,4 +69,5 @@ def setup(app):
     app.add_js_file(None, body=ON_DISK)
     app.connect("config-inited", note_built)
     app.connect("html-page-context", add_button, priority=850)
+    app.connect("build-finished", drop_old, priority=100)
     app.connect("build-finished", put_beside, priority=950)
