@@ -12,7 +12,7 @@ LONG = {"book/workloads/3-1-4-replay.ipynb"}  # half the time of them all
 
 
 def needs_a_network(nb):
-    return any(lite.imported(assignment.source(c))[0] & set(lite.ONLINE) - {"matplotlib"} for c in code(nb))
+    return any(lite.imported(assignment.source(c))[0] & set(lite.ONLINE) for c in code(nb))
 
 
 def answered(live, solved):
