@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving_simpy import simulate
-from workloads import steptime
-from workloads import flops, memory
+from workloads import flops, memory, steptime
 from workloads.arrivals import Arrival, poisson_times
 from workloads.hardware import accelerator
 from workloads.models import model
