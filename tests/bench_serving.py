@@ -3,7 +3,7 @@ import random
 import sys
 from dataclasses import asdict, replace
 from statistics import median
-from time import perf_counter
+from time import process_time
 
 from serving_simpy import simulate
 from workloads.arrivals import Arrival, poisson_times
@@ -19,13 +19,13 @@ COST = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstat
 
 
 def in_turn(calls, rounds):
-    """Median seconds of each call, the calls taken in turn."""
+    """Median seconds of processor time of each call, the calls taken in turn."""
     times = [[] for _ in calls]
     for _ in range(rounds):
         for spent, call in zip(times, calls):
-            start = perf_counter()
+            start = process_time()
             call()
-            spent.append(perf_counter() - start)
+            spent.append(process_time() - start)
     return [median(spent) for spent in times]
 
 
