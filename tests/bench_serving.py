@@ -1,4 +1,5 @@
 """Times of the serving simulator, as ratios taken side by side in one process. Run: python tests/bench_serving.py"""
+import gc
 import random
 import sys
 from dataclasses import asdict, replace
@@ -23,9 +24,11 @@ def in_turn(calls, rounds):
     times = [[] for _ in calls]
     for _ in range(rounds):
         for spent, call in zip(times, calls):
+            gc.collect(), gc.disable()                  # as timeit does: what lies in memory beside is not the call's
             start = process_time()
             call()
             spent.append(process_time() - start)
+            gc.enable()
     return [median(spent) for spent in times]
 
 
