@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from conftest import SITE, Quiet
 from playwright.sync_api import sync_playwright
+from test_lite import run_all
 
 NOTEBOOKS = ["book/counting-rules", "exercises/c-01/c-01"]  # with SymPy, and without
 ROUNDS = 3
@@ -48,8 +49,7 @@ def first_output(context, address):
     page.goto(address)
     page.wait_for_selector(".jp-Notebook .jp-Cell")
     shown = time.perf_counter() - start
-    page.click(".lm-MenuBar-itemLabel:text-is('Run')")
-    page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
+    run_all(page)
     page.wait_for_selector(OUTPUT, timeout=120_000)
     seconds = time.perf_counter() - start
     page.close()

@@ -22,6 +22,23 @@ WITHOUT_NUMPY = ["book/counting-rules", "book/model-shapes", "book/flop-accounti
 STARTERS = ["exercises/3-03/3-03", "exercises/f-01/f-01"]
 WITH_SCIPY = "book/workloads/3-6-2"
 
+STARTED = "() => [...document.querySelectorAll('.jp-InputPrompt')].some(e => /\\[(\\*|\\d+)\\]/.test(e.textContent))"
+
+
+def run_all(page):
+    """Choose "Run All Cells" of a notebook that has not run; once more if the notebook had no kernel yet."""
+    from playwright.sync_api import TimeoutError as Late
+
+    for last in (False, False, True):
+        page.click(".lm-MenuBar-itemLabel:text-is('Run')")
+        page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
+        try:
+            return page.wait_for_function(STARTED, timeout=20_000 if last else 10_000)
+        except Late:
+            if last:
+                raise
+
+
 # what the browser has kept of a notebook that was saved
 KEPT = """path => new Promise((found, failed) => {
   const opened = indexedDB.open("JupyterLite Storage - " + location.pathname.replace(/(notebooks|tree)\\/.*/, ""));
@@ -99,8 +116,7 @@ class Tab:
 
     def _run_once(self, seconds):
         """As `run_all`, asked once; None where it does not finish in time."""
-        self.page.click(".lm-MenuBar-itemLabel:text-is('Run')")
-        self.page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
+        run_all(self.page)
         for _ in range(2 * seconds):
             self.page.wait_for_timeout(500)
             self.page.keyboard.press("Control+s")
@@ -108,7 +124,6 @@ class Tab:
             if nb and (
                 errors(nb)
                 or all(c["execution_count"] for c in code(nb))
-                and code(nb)[-1]["execution_count"] == len(code(nb))
                 and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']")
             ):
                 self.page.keyboard.press("Control+s")
