@@ -100,22 +100,8 @@ class Tab:
         self.page.goto(self.address)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
 
-    def run_all(self, attempts=4, seconds=75):
-        """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed.
-
-        A kernel that is still starting can miss the request to run: then the page is loaded again and asked again, as a reader would.
-        """
-        for attempt in range(attempts):
-            if attempt:
-                self.page.goto(self.address)
-                self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-                self.page.wait_for_timeout(5_000 * attempt)
-            if nb := self._run_once(seconds):
-                return nb
-        raise AssertionError(f"{self.path} did not finish within {seconds} s, asked {attempts} times")
-
-    def _run_once(self, seconds):
-        """As `run_all`, asked once; None where it does not finish in time."""
+    def run_all(self, seconds=300):
+        """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed. Patience for a busy machine."""
         run_all(self.page)
         for _ in range(2 * seconds):
             self.page.wait_for_timeout(500)
@@ -129,7 +115,7 @@ class Tab:
                 self.page.keyboard.press("Control+s")
                 self.page.wait_for_timeout(300)
                 return self.page.evaluate(KEPT, self.path)
-        return None
+        raise AssertionError(f"{self.path} did not finish within {seconds} s")
 
 
 def errors(nb):
