@@ -3,12 +3,14 @@
 `audit.py --missing 3.1.3`   rows of a section that no page checks (or shows) yet
 `audit.py --rows 3.1.3`      all rows of a section: id, role, status, label, figure, inputs, formula, expected value, note
 `audit.py --sections`        the names of the sections
+`audit.py --moved REVISION`  checks and shown rows whose value or verdict differs between the notebooks of that git revision and these
 
 It reads the outputs that the notebooks store; nbval compares those with a fresh execution. Rows whose role is derived,
 exercise, figure or corrected count when a page checks them, all others when a page shows them.
 """
 import argparse
 import json
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +33,28 @@ def collected(notebooks):
 def stored():
     """All chapters and exercises by their path in the project."""
     return {p.relative_to(ROOT).as_posix(): nbformat.read(p, as_version=4) for p in every_notebook()}
+
+
+def stored_at(revision, root=ROOT):
+    """The chapters and exercises of a git revision by their path; ValueError where git knows no such revision."""
+    def git(*command):
+        run = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, encoding="utf-8")
+        if run.returncode:
+            raise ValueError(f"revision must be one that git knows, got {revision!r}: {run.stderr.strip()}")
+        return run.stdout
+    names = git("ls-tree", "-r", "--name-only", f"{revision}^{{commit}}", "--", "book", "exercises").splitlines()
+    return {name: nbformat.reads(git("show", f"{revision}:{name}"), as_version=4) for name in names if name.endswith(".ipynb")}
+
+
+def moved(before, now):
+    """Lines of text: rows that the second records hold and the first do not, or the reverse, and rows whose value or verdict differs."""
+    def texts(records, row_id):
+        return sorted({f"{r['computed']} ({r['verdict']})" for r in records if r["id"] == row_id})
+    order = {row_id: i for i, row_id in enumerate(ledger.rows())}
+    for row_id in sorted({r["id"] for r in before + now}, key=lambda i: (order.get(i, len(order)), i)):
+        was, is_now = texts(before, row_id), texts(now, row_id)
+        if was != is_now:
+            yield f"{row_id}: {', '.join(was) or 'nowhere'} -> {', '.join(is_now) or 'nowhere'}"
 
 
 def finished(text):
@@ -90,18 +114,21 @@ def audit(records):
             for r in sorted(known, key=lambda r: (order[r["id"]], r["kind"] != "check", r["page"])) for row in [ledger.row(r["id"])]]
 
 
+def counts(records):
+    """{section: (its rows, how many are checked, how many only shown, how many lack what their role asks for)}."""
+    checked = {r["id"] for r in records if r["kind"] == "check"}
+    shown = {r["id"] for r in records} - checked
+    return {section: (len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows), sum(not covered(r, records) for r in rows))
+            for section, rows in sections().items()}
+
+
 def summary(records, done):
     """Lines of text: rows, checked, shown and missing of every section, and of all."""
     yield f"{'rows':>5} {'checked':>7} {'shown':>5} {'missing':>7}  section"
-    total = [0, 0, 0, 0]
-    checked = {r["id"] for r in records if r["kind"] == "check"}
-    shown = {r["id"] for r in records} - checked
-    for section, rows in sections().items():
-        missing = sum(not covered(r, records) for r in rows)
-        counts = [len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows), missing]
-        total = [a + b for a, b in zip(total, counts)]
-        yield "{:5} {:7} {:5} {:7}  {}{}".format(*counts, ": ".join(section), " (finished)" if section in done else "")
-    yield "{:5} {:7} {:5} {:7}  all".format(*total)
+    found = counts(records)
+    for section, numbers in found.items():
+        yield "{:5} {:7} {:5} {:7}  {}{}".format(*numbers, ": ".join(section), " (finished)" if section in done else "")
+    yield "{:5} {:7} {:5} {:7}  all".format(*map(sum, zip(*found.values())))
 
 
 def of_section(name):
@@ -129,9 +156,16 @@ def main():
     asked.add_argument("--missing", metavar="SECTION")
     asked.add_argument("--rows", metavar="SECTION")
     asked.add_argument("--sections", action="store_true")
+    asked.add_argument("--moved", metavar="REVISION")
     a = parser.parse_args()
     if a.sections:
         return print("\n".join(f"{len(rows):4}  {': '.join(section)}" for section, rows in sections().items()))
+    if a.moved:
+        try:
+            lines = list(moved(collected(stored_at(a.moved)), collected(stored())))
+        except ValueError as error:
+            sys.exit(str(error))
+        return print("\n".join(lines) or f"No value and no verdict moved since {a.moved}.")
     if a.rows:
         return print("\n".join(map(described, of_section(a.rows))))
     records, done = collected(stored()), finished(FINISHED.read_text(encoding="utf-8"))
