@@ -7,23 +7,17 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from workloads import LAYERS
 
 LIBRARY = Path(__file__).parents[1] / "lib" / "workloads"
-LAYERS = [
-    {"generic", "domain", "units", "tables", "plot", "forms"},       # support
-    {"hardware", "models", "records"},              # facts
-    {"flops", "memory"},                            # counts
-    {"roofline"},                                   # times
-    None,                                           # systems: every module not named in another layer
-    {"ledger", "figures", "page", "answers"},   # page
-]
 # Modules whose subject is another library. Everything else may be called in a browser and needs the standard library only.
 OTHER_LIBRARIES = {"scaling_fit": {"numpy", "scipy"}, "figures": {"matplotlib", "IPython"}, "page": {"IPython"}}
 MODULES = sorted(path.stem for path in LIBRARY.glob("*.py") if path.stem != "__init__")
+SYSTEMS = list(LAYERS).index("systems")
 
 
 def layer(module):
-    return next((i for i, names in enumerate(LAYERS) if names and module in names), LAYERS.index(None))
+    return next((i for i, names in enumerate(LAYERS.values()) if module in names), SYSTEMS)
 
 
 def imports(module):
@@ -40,7 +34,7 @@ def imports(module):
 
 
 def test_the_named_modules_exist():
-    assert set(OTHER_LIBRARIES) | set().union(*filter(None, LAYERS)) <= set(MODULES)
+    assert set(OTHER_LIBRARIES) | set().union(*LAYERS.values()) <= set(MODULES)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -70,7 +64,7 @@ def test_formulas_run_where_nothing_else_is_installed():
 
 def test_importing_the_formulas_costs_at_most_twice_an_import_of_numpy():
     """Seconds of importing everything below the systems, and of NumPy after it, in one process; best of five."""
-    below = [f"workloads.{module}" for module in MODULES if layer(module) < LAYERS.index(None)]
+    below = [f"workloads.{module}" for module in MODULES if layer(module) < SYSTEMS]
     code = f"from time import perf_counter as t\na = t()\nimport {', '.join(below)}\nb = t()\nimport numpy\nprint(b - a, t() - b)"
     times = [[float(number) for number in re.findall(r"\S+", python(code))] for _ in range(5)]
     assert min(ours for ours, _ in times) <= 2 * min(numpy for _, numpy in times)
