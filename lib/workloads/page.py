@@ -64,6 +64,15 @@ def _with_unit(value, unit, digits=6):
     return f"{text}%" if unit == "%" else f"{text}×" if unit == "x" else f"{text} {unit}"
 
 
+def in_unit(row, value):
+    """A value as a check shows it: in the row's unit, with enough digits to be told from the printed figure.
+
+    >>> in_unit(row("we3-4-added"), 1229.142766911488)
+    '1,229.143 TFLOPs'
+    """
+    return _with_unit(value, row.unit, _digits(row))
+
+
 def _record(row_id, value, text, kind):
     if value is not None and not isinstance(value, (str, int)):
         value = float(f"{float(value):.12g}")
@@ -78,7 +87,7 @@ def check_table(values):
     lines, records = [], []
     for row_id, value in values.items():
         r, text = row(row_id), verdict(row_id, value)
-        lines.append([r.what, r.printed or "not printed", _with_unit(value, r.unit, _digits(r)), text])
+        lines.append([r.what, r.printed or "not printed", in_unit(r, value), text])
         records.append(_record(row_id, value, text, "check"))
     _display("\n".join(_rows(["Checked", "printed>", "computed>", "verdict"], lines)), **{CHECKS: records})
 
@@ -87,7 +96,7 @@ def check(row_id, value):
     """Show printed figure, computed value and verdict for one ledger row, in one line."""
     r, text = row(row_id), verdict(row_id, value)
     printed = f"printed {r.printed}" if r.printed else "not printed"
-    _display(f"**Check** {r.what}: {printed}, computed {_with_unit(value, r.unit, _digits(r))}: {text}.", **{CHECKS: [_record(row_id, value, text, "check")]})
+    _display(f"**Check** {r.what}: {printed}, computed {in_unit(r, value)}: {text}.", **{CHECKS: [_record(row_id, value, text, "check")]})
 
 
 def given(*row_ids):
