@@ -6,10 +6,21 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 from test_vision import Counting, ones, transpose
-
 from workloads import memory
-from workloads.diffusion import (DiffusionTransformer, SpeechModel, denoising_flops, fast_passes, fish_audio, frame_flops,
-                                 frame_weight_bytes, frames_per_second, latent_positions, pass_flops, qwen_image, weight_elements)
+from workloads.diffusion import (
+    DiffusionTransformer,
+    SpeechModel,
+    denoising_flops,
+    fast_passes,
+    fish_audio,
+    frame_flops,
+    frame_weight_bytes,
+    frames_per_second,
+    latent_positions,
+    pass_flops,
+    qwen_image,
+    weight_elements,
+)
 
 QWEN, FISH = qwen_image(), fish_audio()
 TINY = DiffusionTransformer("tiny", vae_scale=2, packing=2, channels=3, blocks=2, hidden=4, mlp=5, text_width=3, time_width=2)
@@ -125,7 +136,7 @@ def test_only_the_slow_path_grows_with_what_was_said(past):
 # --- bad input ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: latent_positions(QWEN, 1000, 1024), "height / 16 .* got 62.5"),
+    (lambda: latent_positions(QWEN, 1000, 1024), r"height \(pixels\) must be a whole multiple of 16 above 0, got 1000"),
     (lambda: latent_positions(QWEN, 1024, -16), r"width \(pixels\)"),
     (lambda: pass_flops(QWEN, 0, 512), "positions"),
     (lambda: pass_flops(QWEN, 4096, -1), r"text_tokens \(tokens\)"),

@@ -4,11 +4,22 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads import flops, memory
 from workloads.models import model
-from workloads.prefix import (branch_kv_bytes, common_prefix, edited, growing_task, kv_bytes_held, kv_bytes_read, prefill_flops,
-                              recorded_calls, recorded_rounds, retrieval_request, split, trace_prefill_flops)
+from workloads.prefix import (
+    branch_kv_bytes,
+    common_prefix,
+    edited,
+    growing_task,
+    kv_bytes_held,
+    kv_bytes_read,
+    prefill_flops,
+    recorded_calls,
+    recorded_rounds,
+    retrieval_request,
+    split,
+    trace_prefill_flops,
+)
 from workloads.requests import Request, call_chain
 
 QWEN = model("Qwen3-8B")
@@ -99,9 +110,11 @@ def test_recorded_run_totals():
 
 def test_recorded_hits_are_the_kept_tokens_in_whole_blocks_of_16():
     on, off = recorded_calls("thinking on"), recorded_calls("thinking off")
-    kept_on = [on[0].past + on[0].new + on[0].output - 1] + [c.past + c.new for c in on[1:3]]     # cut-off thinking stays, finished thinking goes
+    # cut-off thinking stays, finished thinking goes
+    kept_on = [on[0].past + on[0].new + on[0].output - 1] + [c.past + c.new for c in on[1:3]]
     assert [split(c.past + c.new, kept, block=16).past for c, kept in zip(on[1:], kept_on)] == [c.past for c in on[1:]]
-    kept_off = [c.past + c.new - 4 for c in off[:-1]]                                              # the empty thinking block of 4 tokens goes
+    # the empty thinking block of 4 tokens goes
+    kept_off = [c.past + c.new - 4 for c in off[:-1]]
     assert [split(c.past + c.new, kept, block=16).past for c, kept in zip(off[1:], kept_off)] == [c.past for c in off[1:]]
 
 
@@ -111,11 +124,11 @@ def test_recorded_rounds_know_their_tools():
     assert [r.tool for r in recorded_rounds("thinking on")] == ["none", "write_file", "run_tests", "finish"]
 
 
-@given(st.integers(1, 200), st.integers(0, 60), st.integers(1, 40), st.integers(1, 8), st.integers(1, 16))
-def test_a_growing_task_against_a_conversation_of_real_tokens(first, appended, output, rounds, block):
-    cache, fresh = BlockCache(block), iter(range(10**6))
+@given(st.integers(1, 200), st.integers(0, 60), st.integers(1, 40), st.integers(1, 8))
+def test_a_growing_task_against_a_conversation_of_real_tokens(first, appended, output, rounds):
+    cache, fresh = BlockCache(1), iter(range(10**6))
     context = [next(fresh) for _ in range(first)]
-    for call in growing_task(first, appended, output, rounds, block):
+    for call in growing_task(first, appended, output, rounds):
         hit = cache.hit(context)
         assert (call.past, call.past + call.new, call.output) == (hit, len(context), output)
         answer = [next(fresh) for _ in range(output)]
@@ -153,10 +166,12 @@ def test_sharing_a_prefix_saves_one_copy_for_every_further_branch(shared, tails)
 
 @pytest.mark.parametrize("call, named", [
     (lambda: split(0, 0), "input_tokens"), (lambda: split(10, -1), "kept"), (lambda: split(10, 5, block=0), "block"),
-    (lambda: split(10, 2.5), "kept"), (lambda: edited(10, 12, inserted=1), "behind the edit"), (lambda: edited(10, 8, removed=4), "behind the edit"),
+    (lambda: split(10, 2.5), "kept"), (lambda: edited(10, 12, inserted=1), "behind the edit"), (lambda: edited(10, 8, removed=4),
+    "behind the edit"),
     (lambda: edited(10, 0, removed=1), "position"), (lambda: edited(10, 1, removed=10), "input_tokens"),
     (lambda: edited(10, 5, removed=-1), "removed"), (lambda: edited(10, 5, inserted=-1), "inserted"),
-    (lambda: growing_task(10, -1, 5, 2), "appended"), (lambda: growing_task(10, 1, 0, 2), "output"), (lambda: growing_task(10, 1, 5, 0), "rounds"),
+    (lambda: growing_task(10, -1, 5, 2), "appended"), (lambda: growing_task(10, 1, 0, 2), "output"), (lambda: growing_task(10, 1, 5, 0),
+    "rounds"),
     (lambda: retrieval_request(-1, 512, 64, 1), "passages"), (lambda: retrieval_request(1, 0.5, 64, 1), "passage_tokens"),
     (lambda: branch_kv_bytes(1, 10, []), "branches"), (lambda: branch_kv_bytes(1, 10, [-1]), "tails"),
     (lambda: branch_kv_bytes(0, 10, [1]), "bytes_per_token"), (lambda: recorded_rounds("thinking"), "run")])

@@ -7,14 +7,10 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from . import flops, memory
-from .domain import positive, whole
-from .generic import is_symbolic, total
+from .domain import multiple, positive, whole
+from .generic import quotient, total
 from .models import Model
-from .tables import base_value, table
-
-
-def _shape(item):
-    return {row["quantity"]: base_value(row) for row in table("media") if row["item"] == item}
+from .tables import item_values
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,8 @@ def qwen_image():
 
     Source: data/media.tsv.
     """
-    return DiffusionTransformer("Qwen-Image-2512", **_shape("Qwen-Image-2512"))
+    name = "Qwen-Image-2512"
+    return DiffusionTransformer(name, **item_values("media", name))
 
 
 def latent_positions(model, height, width):
@@ -64,10 +61,7 @@ def latent_positions(model, height, width):
     4096
     """
     side = model.vae_scale * model.packing
-    for pixels, name in ((height, "height"), (width, "width")):
-        if not is_symbolic(whole(pixels, name, "pixels", least=1)):
-            whole(pixels / side, f"{name} / {side} (multiples of scale x packing)", least=1)
-    return height * width / side**2 if is_symbolic(height * width) else height * width // side**2
+    return quotient(multiple(height, side, "height", "pixels") * multiple(width, side, "width", "pixels"), side**2)
 
 
 @dataclass(frozen=True)
@@ -112,10 +106,11 @@ def pass_flops(model, positions, text_tokens):
 
 
 def denoising_flops(model, positions, text_tokens, steps):
-    """FLOPs of all passes that turn noise into an image.
+    """FLOPs of all passes that turn noise into an image, all guidance branches together.
 
     Equation: n_s x sum of F_pass over the guidance branches; with branches of equal text length n_s n_b F_pass.
-    Parameters: model; positions; text_tokens: one length a branch, (512, 512) for a prompt and a negative prompt; steps n_s.
+    Parameters: model; positions (image); text_tokens: one length a branch, (512, 512) for a prompt and a negative prompt; steps
+    n_s, whole number >= 1. Assumptions: as in `pass_flops`.
 
     >>> denoising_flops(qwen_image(), 4096, (512, 512), steps=50)
     7830392222515200
@@ -166,8 +161,8 @@ def fish_audio():
     Source: data/media.tsv.
     """
     name = "Fish Audio S2 Pro"
-    paths = {path: Model(f"{name}, {path} path", **_shape(f"{name}, {path} path")) for path in ("slow", "fast")}
-    return SpeechModel(name, **_shape(name), **paths)
+    slow, fast = (Model(path, **item_values("media", path)) for path in (f"{name}, slow path", f"{name}, fast path"))
+    return SpeechModel(name, slow=slow, fast=fast, **item_values("media", name))
 
 
 def frames_per_second(speech):

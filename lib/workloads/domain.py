@@ -26,7 +26,7 @@ def _require(value, name, unit, rule, holds):
     if is_array(value):
         numpy = sys.modules["numpy"]
         if not (numpy.all(numpy.isfinite(value)) and numpy.all(holds(value))):
-            bad = value[~(numpy.isfinite(value) & holds(value))].flat[0]
+            bad = value[~(numpy.isfinite(value) & holds(value))].tolist()[0]
             _refuse(name, unit, bad, f"{rule} in every element")
         return value.astype(float) if value.dtype.kind in "iu" else value
     try:
@@ -89,6 +89,17 @@ def whole(value, name, unit="", least=0):
     return _require(value, name, unit, f"a whole number of at least {least}", lambda v: (v >= least) & (v % 1 == 0))
 
 
+def multiple(value, of, name, unit=""):
+    """The value, if it is a whole multiple of another, above zero.
+
+    >>> multiple(641, 32, "width", "pixels")
+    Traceback (most recent call last):
+    ...
+    ValueError: width (pixels) must be a whole multiple of 32 above 0, got 641
+    """
+    return _require(value, name, unit, f"a whole multiple of {of} above 0", lambda v: (v > 0) & (v % of == 0))
+
+
 def between(value, low, high, name, unit=""):
     """The value, if it is finite and lies between two others, both allowed; an end that is None is open.
 
@@ -100,6 +111,20 @@ def between(value, low, high, name, unit=""):
     low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
     rule = f"between {low:,} and {high:,}" if high < math.inf else f"at least {low:,}"
     return _require(value, name, unit, rule, lambda v: (v >= low) & (v <= high))
+
+
+def some(values, name, kind="value"):
+    """The values as a list, if there is at least one.
+
+    >>> some((), "load", "arrival")
+    Traceback (most recent call last):
+    ...
+    ValueError: load must hold at least one arrival, got none
+    """
+    values = list(values)
+    if not values:
+        raise ValueError(f"{name} must hold at least one {kind}, got none")
+    return values
 
 
 def one_of(value, name, allowed):

@@ -6,7 +6,7 @@ positions, residual additions and the embedding look-up (together well below 1% 
 from dataclasses import astuple, dataclass
 
 from .domain import nonnegative, one_of, positive, whole
-from .generic import is_symbolic
+from .generic import quotient
 from .models import matrices, with_attention
 
 
@@ -25,8 +25,7 @@ def pairs(new, past=0, causal=True):
     new, past = whole(new, "new", "tokens"), nonnegative(past, "past", "tokens")
     if not causal:
         return new * (new + past)
-    product = new * (new + 1)
-    return (product / 2 if is_symbolic(product) else product // 2) + new * past
+    return quotient(new * (new + 1), 2) + new * past
 
 
 def attention_flops_per_pair(model, absorbed=False):

@@ -88,6 +88,15 @@ def floor(value):
     return sys.modules["numpy"].floor(value) if library == "numpy" else math.floor(value)
 
 
+def quotient(multiple, divisor):
+    """Quotient of a number that the divisor divides: whole numbers stay whole, a symbol gets no floor.
+
+    >>> quotient(12, 4)
+    3
+    """
+    return multiple / divisor if is_symbolic(multiple) else multiple // divisor
+
+
 def where(condition, if_true, if_false):
     """The first alternative where the condition holds, else the second.
 

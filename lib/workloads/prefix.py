@@ -14,11 +14,11 @@ from .tables import table
 def split(input_tokens, kept, output=1, block=1):
     """The call that a given input makes when its first ``kept`` tokens have their KV in the cache, a `Request`.
 
-    K = floor(min(kept, I - 1) / b) b and P = I - K: whole blocks are found, and at least one token is computed, for without a
-    row of its own the call would have nothing to predict from.
-
-    input_tokens: I, whole number >= 1. kept: tokens >= 0 that agree with an earlier call from the start on. output: tokens to
-    return. block: tokens of one cache block. Raises ValueError for other counts.
+    Equation: K = floor(min(kept, I - 1) / b) b and P = I - K: whole blocks are found, and at least one token is computed, for
+    without a row of its own the call would have nothing to predict from.
+    Parameters: input_tokens I, whole number >= 1; kept, tokens >= 0 that agree with an earlier call from the start on; output,
+    tokens to return; block b, tokens of one cache block.
+    Raises: ValueError for other counts.
 
     >>> split(1443, kept=1405, output=1016, block=16)
     Request(new=51, output=1016, past=1392)
@@ -43,11 +43,10 @@ def common_prefix(before, after):
 def edited(context, position, removed=0, inserted=0, block=1):
     """The call that follows an edit of a cached context: a `Request` that returns one token.
 
-    kept = position - 1; input = context - removed + inserted. Everything from the edit on is computed again, changed or not,
-    because each later representation has read the changed ones. Appending is an edit at position context + 1.
-
-    context: tokens >= 0. position: of the first changed token, from 1. removed, inserted: tokens. block: as in `split`.
-    Raises ValueError when the edit does not fit the context or nothing is left.
+    Equation: kept = position - 1; input = context - removed + inserted. Everything from the edit on is computed again, changed
+    or not, because each later representation has read the changed ones. Appending is an edit at position context + 1.
+    Parameters: context (tokens); position of the first changed token, from 1; removed, inserted (tokens); block as in `split`.
+    Raises: ValueError when the edit does not fit the context or nothing is left.
 
     >>> edited(2000, 501, removed=1, inserted=1), edited(2000, 2001, inserted=100).new
     (Request(new=1500, output=1, past=500), 100)
@@ -60,10 +59,9 @@ def edited(context, position, removed=0, inserted=0, block=1):
 def prefill_flops(model, request, reuse=True):
     """FLOPs of the prefill of one call, with one row of logits: of its miss alone, or of its whole input.
 
-    With reuse: 2 w P + a (P K + P (P + 1)/2) + head; without: K = 0 and P = I. Reuse saves the products of K tokens and their
-    pairs with each other; the new tokens still meet every old one.
-
-    Returns FLOPs.
+    Equation: with reuse 2 w P + a (P K + P (P + 1)/2) + head; without, K = 0 and P = I. Reuse saves the products of K tokens and
+    their pairs with each other; the new tokens still meet every old one.
+    Parameters: model, a Model; request, a `Request`; reuse, whether its past is in the cache.
 
     >>> from workloads.models import model
     >>> call = Request(new=51, output=1016, past=1392)
@@ -84,25 +82,29 @@ def trace_prefill_flops(model, requests, reuse=True):
     return total(prefill_flops(model, request, reuse) for request in requests)
 
 
-def growing_task(first_input, appended, output, rounds, block=1):
+def growing_task(first_input, appended, output, rounds):
     """The calls of a task that appends a log to its context after every answer, a list of `Request`s.
 
-    I_1 = first_input; I_(i+1) = I_i + output + appended; kept = I_i + output - 1, all whose KV the last call wrote.
-
-    appended: log tokens >= 0 after each round. output: tokens of each answer. rounds: whole number >= 1.
-    Raises ValueError for other counts.
+    Equation: I_1 = first_input; I_(i+1) = I_i + output + appended; kept = I_i + output - 1, all whose KV the last call wrote.
+    Parameters: first_input (tokens) >= 1; appended, log tokens >= 0 after each round; output, tokens of each answer; rounds,
+    whole number >= 1.
+    Assumptions: cache blocks of one token, so every kept token is found.
+    Raises: ValueError for other counts.
 
     >>> growing_task(200, appended=500, output=100, rounds=3)[-1]
     Request(new=501, output=100, past=899)
     """
     domain.whole(first_input, "first_input", "tokens", least=1), domain.whole(appended, "appended", "tokens")
     domain.whole(output, "output", "tokens", least=1)
-    step = [(0, 0)] + [(i * (output + appended), i * output + (i - 1) * appended - 1) for i in range(1, domain.whole(rounds, "rounds", least=1))]
-    return [split(first_input + grown, first_input + kept if grown else 0, output, block) for grown, kept in step]
+    step = [(0, 0)] + [(i * (output + appended), i * output + (i - 1) * appended - 1) for i in range(1, domain.whole(rounds, "rounds",
+        least=1))]
+    return [split(first_input + grown, first_input + kept if grown else 0, output) for grown, kept in step]
 
 
 def retrieval_request(passages, passage_tokens, question_tokens, output):
-    """The call that answers from retrieved text: question and passages are new, nothing is reused.
+    """The call that answers from retrieved text, a `Request`: question and passages are new, nothing is reused.
+
+    Equation: new = question_tokens + passages x passage_tokens.
 
     >>> retrieval_request(8, 512, 64, 200).new
     4160
@@ -112,7 +114,9 @@ def retrieval_request(passages, passage_tokens, question_tokens, output):
 
 
 def kv_bytes_held(model, request):
-    """Bytes of KV that a call leaves in the cache: past + new + output - 1 tokens. The last token returned is never fed back.
+    """Bytes of KV that a call leaves in the cache (B), in BF16. The last token returned is never fed back.
+
+    Equation: (past + new + output - 1) x B/token.
 
     >>> from workloads.models import model
     >>> kv_bytes_held(model("Qwen3-8B"), Request(new=51, output=1016, past=1392))
@@ -122,9 +126,9 @@ def kv_bytes_held(model, request):
 
 
 def kv_bytes_read(model, request):
-    """Bytes of KV that the decode steps of a call read from the context, all steps together.
+    """Bytes of KV that the decode steps of a call read from the context (B), all steps together, in BF16.
 
-    Sum over j = 0..G-2 of (S + P + j) x B/token = (G - 1)(S + P + (G - 2)/2) x B/token.
+    Equation: sum over j = 0..G-2 of (S + P + j) x B/token = (G - 1)(S + P + (G - 2)/2) x B/token.
 
     >>> from workloads.models import model
     >>> kv_bytes_read(model("Qwen3-8B"), Request(new=4, output=3)) == (4 + 5) * 147456
@@ -135,12 +139,12 @@ def kv_bytes_read(model, request):
 
 
 def branch_kv_bytes(bytes_per_token, shared, tails, copied=False):
-    """Bytes of KV that branches over one prefix hold together.
+    """Bytes of KV that branches over one prefix hold together (B).
 
-    c (H0 + sum h_i) when the prefix is held once; c sum (H0 + h_i) when each branch holds its own copy.
-
-    bytes_per_token: c (B/token). shared: H0 tokens. tails: h_i, the tokens of each branch, at least one branch.
-    Raises ValueError for a negative length or no branch.
+    Equation: c (H0 + sum h_i) when the prefix is held once; c sum (H0 + h_i) when each branch holds its own copy.
+    Parameters: bytes_per_token c (B/token); shared H0 (tokens); tails h_i, the tokens of each branch, at least one branch;
+    copied, whether each branch holds its own copy.
+    Raises: ValueError for a negative length or no branch.
 
     >>> branch_kv_bytes(147456, 8192, [512, 512]) / 2**30
     1.265625
@@ -153,7 +157,7 @@ def branch_kv_bytes(bytes_per_token, shared, tails, copied=False):
 
 @dataclass(frozen=True)
 class Round:
-    """One recorded round: its model call, the tool it used ("none" if the answer was cut off), wall seconds of both."""
+    """One recorded round: its model call and how the answer ended, the tool used ("none" if it was cut off), wall times of both (s)."""
 
     number: int
     call: Request
@@ -167,7 +171,7 @@ class Round:
 def recorded_rounds(run):
     """Rounds of a recorded run of the code-repair task, in order: "thinking on" (4) or "thinking off" (12).
 
-    Raises ValueError for another name.
+    Raises: ValueError for another name.
 
     >>> recorded_rounds("thinking on")[1].call
     Request(new=51, output=1016, past=1392)

@@ -4,8 +4,8 @@ All times are milliseconds (ms), the unit in which audio clocks tick: whole numb
 order, each at its own speed, and none is dropped: a late chunk makes playback wait.
 """
 from dataclasses import dataclass
-from functools import cache
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ def _in_turn(ready, spent):
 def deliveries(chunks, chunk, process, send, network):
     """Way of each chunk from microphone to player, a list of Delivery.
 
-    captured_i = (i + 1) chunk; processed and sent: one at a time, in order; arrived = sent + network, in any order.
+    Equation: captured_i = (i + 1) chunk; processed and sent: one at a time, in order; arrived = sent + network, in any order.
     Parameters: chunks (count); chunk (ms of sound); process, send, network (ms): one number, or one a chunk.
     Assumptions: one model and one link, each working on one chunk at a time, side by side with each other; the network carries
     any number at once and may let one overtake another.
@@ -91,7 +91,8 @@ def _offsets(arrivals, chunk):
 def playback(arrivals, chunk, buffer):
     """Playback of chunks in order, a list of Play.
 
-    start_0 = a_0 + buffer; due_i = start_0 + sound before i; start_i = max(a_i, end_(i-1)); stall_i = start_i - end_(i-1).
+    Equation: start_0 = a_0 + buffer; due_i = start_0 + sound before i; start_i = max(a_i, end_(i-1)); stall_i = start_i -
+    end_(i-1).
     Parameters: arrivals a_i (ms), in the order of the sound; chunk, its duration (ms): one number, or one a chunk; buffer (ms):
     wait between the first arrival and the first sound.
     Assumptions: the buffer is waited for once; after a stall the late chunk is played at once, and all that follow are late by it.
@@ -125,6 +126,8 @@ def smallest_buffer(arrivals, chunk):
 def arrived_audio(arrivals, chunk, time):
     """Sound that can be played by a time (ms): A(t), the chunks up to the first that is missing.
 
+    Parameters: arrivals, chunk as in `playback`; time (ms).
+
     >>> arrived_audio([38, 58, 123, 98], 20, 110), arrived_audio([38, 58, 123, 98], 20, 123)
     (40, 80)
     """
@@ -136,6 +139,8 @@ def arrived_audio(arrivals, chunk, time):
 def played_audio(plays, time):
     """Sound that has been played by a time (ms): P(t).
 
+    Parameters: plays, from `playback`; time (ms).
+
     >>> played_audio(playback([38, 58, 123, 98], 20, buffer=40), 120)
     40
     """
@@ -145,6 +150,9 @@ def played_audio(plays, time):
 def heard(plays, start, end):
     """Sound that is heard between two times (ms), stalls left out: what still comes out after an interruption.
 
+    Parameters: plays, from `playback`; start, end (ms).
+    Raises: ValueError for an end before the start.
+
     >>> heard(playback([38, 58, 123, 98], 20, buffer=40), 110, 130)
     15
     """
@@ -152,16 +160,16 @@ def heard(plays, start, end):
     return sum(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
 
 
-def next_tick(time, period, phase=0):
-    """First tick at or after a time (ms), of a clock that acts every period.
+def next_tick(time, period):
+    """First tick at or after a time (ms), of a clock that acts every period from time 0 on.
 
-    Equation: phase + ceil((time - phase) / period) period.
+    Equation: ceil(time / period) period, the ratio taken exactly.
+    Parameters: time, period (ms).
 
     >>> next_tick(128, 10), next_tick(130, 10)
     (130, 130)
     """
-    finite(time, "time", "ms"), finite(phase, "phase", "ms"), positive(period, "period", "ms")
-    return phase + ceil((Fraction(time) - Fraction(phase)) / Fraction(period)) * period
+    return ceil(Fraction(finite(time, "time", "ms")) / Fraction(positive(period, "period", "ms"))) * period
 
 
 def miss_probability(duration, period):
@@ -181,26 +189,26 @@ def observation_tokens(time, period, tokens, kept=1):
     """Tokens that looks leave in the context, on average (tokens).
 
     Equation: time / period x kept x tokens a look.
-    Parameters: time, period (ms); tokens a look; kept, share of the looks that a filter passes on, 0 to 1.
+    Parameters: time, period (ms); tokens of a look; kept, share of the looks that a filter passes on, in [0, 1].
 
     >>> observation_tokens(60_000, 500, tokens=400, kept=0.25)
     12000.0
     """
     looks = nonnegative(time, "time", "ms") / positive(period, "period", "ms")
-    return looks * fraction(kept, "kept", zero=True) * nonnegative(tokens, "tokens", "tokens")
+    return looks * fraction(kept, "kept", zero=True) * nonnegative(tokens, "tokens")
 
 
 def milliseconds_until_full(room, period, tokens, kept=1):
     """Time until looks have filled the room in a context (ms).
 
     Equation: room / (kept x tokens a look) x period.
-    Parameters: room (tokens); period (ms); tokens a look; kept, share of the looks passed on, above 0.
+    Parameters: room (tokens); period (ms); tokens of a look; kept, share of the looks passed on, in (0, 1].
     Raises: ValueError for kept = 0: such a context never fills.
 
     >>> milliseconds_until_full(32_000, 500, tokens=400)
     40000.0
     """
-    looks = nonnegative(room, "room", "tokens") / (positive(tokens, "tokens", "tokens") * fraction(kept, "kept"))
+    looks = nonnegative(room, "room", "tokens") / (positive(tokens, "tokens") * fraction(kept, "kept"))
     return looks * positive(period, "period", "ms")
 
 

@@ -32,6 +32,17 @@ def table(name):
     return tuple(dict(zip(columns, cells)) for cells in lines)
 
 
+def item_values(name, item):
+    """Values of one item of a fact table, by quantity, in the library's own units (see `base_value`).
+
+    Parameters: name of the table; item, as its first column names it.
+
+    >>> item_values("media", "Qwen3-VL-4B vision encoder")["layers"]
+    24
+    """
+    return {row["quantity"]: base_value(row) for row in table(name) if row["item"] == item}
+
+
 def base_value(row):
     """Value of a row in the library's own units (bytes, seconds, FLOP/s, a fraction for a percentage): an `int` if it is whole.
 

@@ -49,7 +49,8 @@ def chain(*stages):
 def ordered(stages):
     """The stages in an order that respects every dependency.
 
-    Raises ValueError for an empty task, a name used twice, a dependency that does not exist, or a cycle.
+    Parameters: stages, a sequence of `Stage`. Returns: tuple of Stage.
+    Raises: ValueError for an empty task, a name used twice, a dependency that does not exist, or a cycle.
 
     >>> [s.name for s in ordered([Stage("b", 1, ("a",)), Stage("a", 2)])]
     ['a', 'b']
@@ -69,12 +70,11 @@ def ordered(stages):
 
 
 def earliest(stages):
-    """Interval of every stage when each starts as soon as it may, a dict of name to `Interval`, in seconds.
+    """Interval of every stage when each starts as soon as it may (s), a dict of name to `Interval`.
 
-    start = largest end among the stages waited for (0 without any); end = start + seconds.
-
-    Assumes that nothing else limits a start: as many tools and models as the graph allows at once.
-    Raises ValueError as `ordered` does.
+    Equation: start = largest end among the stages waited for (0 without any); end = start + seconds.
+    Assumptions: nothing else limits a start: as many tools and models as the graph allows at once.
+    Raises: ValueError as `ordered` does.
 
     >>> earliest([Stage("a", 2), Stage("b", 6, ("a",))])["b"]
     Interval(start=2, end=8)
@@ -89,7 +89,7 @@ def earliest(stages):
 
 
 def span(stages):
-    """Shortest time in which the task can end, in seconds: the length of its longest path.
+    """Shortest time in which the task can end (s): the length of its longest path.
 
     >>> span([Stage("model", 2), Stage("a", 6, ("model",)), Stage("b", 10, ("model",)), Stage("end", 3, ("a", "b"))])
     15
@@ -100,7 +100,7 @@ def span(stages):
 
 
 def work(stages):
-    """Seconds of all stages together: what one executor alone would need.
+    """Time of all stages together (s): what one executor alone would need.
 
     >>> work([Stage("a", 6), Stage("b", 10)])
     16
@@ -108,21 +108,18 @@ def work(stages):
     return total(stage.seconds for stage in ordered(stages))
 
 
-def latest(stages, deadline=None):
-    """Interval of every stage when each starts as late as the deadline allows, a dict of name to `Interval`, in seconds.
+def latest(stages):
+    """Interval of every stage when each starts as late as it may without delaying the task (s), a dict of name to `Interval`.
 
-    end = smallest start among the stages that wait for it (the deadline without any); start = end - seconds.
-
-    deadline: seconds; left out, the span. Raises ValueError for a deadline below the span.
+    Equation: end = smallest start among the stages that wait for it (the span without any); start = end - seconds.
+    Raises: ValueError as `ordered` does.
 
     >>> latest([Stage("a", 6), Stage("b", 10)])["a"]
     Interval(start=4, end=10)
 
     Source: critical path method, backward pass.
     """
-    end = span(stages) if deadline is None else domain.nonnegative(deadline, "deadline", "s")
-    domain.nonnegative(end - span(stages), "deadline less span", "s")
-    ends, intervals = {}, {}
+    end, ends, intervals = span(stages), {}, {}
     for stage in reversed(ordered(stages)):
         intervals[stage.name] = Interval(ends.get(stage.name, end) - stage.seconds, ends.get(stage.name, end))
         for name in stage.after:
@@ -131,9 +128,9 @@ def latest(stages, deadline=None):
 
 
 def slack(stages):
-    """Seconds by which each stage may slip without delaying the task, a dict of name to seconds.
+    """Time by which each stage may slip without delaying the task (s), a dict by name.
 
-    Latest start less earliest start; 0 on every critical path.
+    Equation: latest start less earliest start; 0 on every critical path, but for the rounding of floats.
 
     >>> slack([Stage("a", 6), Stage("b", 10)])
     {'a': 4, 'b': 0}
@@ -160,12 +157,12 @@ def critical_path(stages):
 
 
 def executor_bounds(stages, executors):
-    """Least and most seconds that any greedy schedule on so many equal executors can take, a pair.
+    """Least and most time that any greedy schedule on so many equal executors can take (s), a pair.
 
-    max(span, work/m) <= time <= span + (work - span)/m.
-
-    executors: m, whole number >= 1. Greedy: no executor idles while a stage is ready.
-    Raises ValueError for fewer than one executor.
+    Equation: max(span, work/m) <= time <= span + (work - span)/m.
+    Parameters: stages; executors m, whole number >= 1.
+    Assumptions: greedy, that is, no executor idles while a stage is ready.
+    Raises: ValueError for fewer than one executor.
 
     >>> executor_bounds([Stage("a", 6), Stage("b", 10)], 2)
     (10, 13.0)
@@ -179,7 +176,7 @@ def executor_bounds(stages, executors):
 def faster(stages, factor, *names):
     """The same task with the named stages running ``factor`` times as fast.
 
-    Raises ValueError for a factor that is not above 0 or a name that is no stage.
+    Raises: ValueError for a factor that is not above 0 or a name that is no stage.
 
     >>> span(faster([Stage("a", 6), Stage("b", 10)], 2, "b"))
     6
@@ -191,11 +188,10 @@ def faster(stages, factor, *names):
 
 
 def kept_seconds(stages, *names):
-    """Seconds in which at least one of the named stages runs, each starting as early as it may.
+    """Time in which at least one of the named stages runs (s), each starting as early as it may.
 
-    Length of the union of their intervals. Times the bytes kept meanwhile it is the area that state takes, in byte*seconds.
-
-    Raises ValueError for a name that is no stage.
+    Equation: length of the union of their intervals. Times the bytes kept meanwhile it is the area that state takes (byte s).
+    Raises: ValueError for a name that is no stage.
 
     >>> kept_seconds([Stage("a", 6), Stage("b", 10)], "a", "b")
     10

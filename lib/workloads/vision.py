@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from . import flops, memory, roofline
-from .domain import nonnegative, one_of, positive, whole
-from .generic import is_symbolic, total
-from .tables import base_value, table
+from .domain import multiple, nonnegative, positive, whole
+from .generic import quotient, total
+from .tables import item_values
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,16 @@ class VisionEncoder:
             whole(getattr(self, size.name), size.name, least=1)
 
 
-def encoder(name="Qwen3-VL-4B vision encoder"):
-    """A vision encoder of the table of facts.
+def encoder():
+    """The vision encoder of Qwen3-VL-4B.
 
     >>> encoder().layers, encoder().hidden
     (24, 1024)
 
     Source: data/media.tsv.
     """
-    one_of(name, "name", tuple(row["item"] for row in table("media") if row["quantity"] == "feature_sets"))
-    return VisionEncoder(name, **{row["quantity"]: base_value(row) for row in table("media") if row["item"] == name})
-
-
-def _over(count, divisor):
-    return count / divisor if is_symbolic(count) else count // divisor
+    name = "Qwen3-VL-4B vision encoder"
+    return VisionEncoder(name, **item_values("media", name))
 
 
 def patches(encoder, height, width):
@@ -64,10 +60,8 @@ def patches(encoder, height, width):
     1600
     """
     side = encoder.patch * encoder.merge
-    for pixels, name in ((height, "height"), (width, "width")):
-        if not is_symbolic(whole(pixels, name, "pixels", least=1)):
-            whole(pixels / side, f"{name} / {side} (multiples of patch x merge)", least=1)
-    return _over(height * width, encoder.patch**2)
+    height, width = multiple(height, side, "height", "pixels"), multiple(width, side, "width", "pixels")
+    return quotient(height * width, encoder.patch**2)
 
 
 def visual_tokens(encoder, height, width):
@@ -79,7 +73,7 @@ def visual_tokens(encoder, height, width):
     >>> visual_tokens(encoder(), 640, 640)
     400
     """
-    return _over(patches(encoder, height, width), encoder.merge**2)
+    return quotient(patches(encoder, height, width), encoder.merge**2)
 
 
 def feature_bytes(encoder, tokens, sets=None, bytes_per_value=2):
@@ -131,17 +125,15 @@ def encoder_flops(encoder, patches):
     >>> encoder_flops(encoder(), 1600).total
     1310300569600
     """
-    e, n = encoder, whole(patches, "patches", least=1)
-    if not is_symbolic(n):
-        whole(n / e.merge**2, f"patches / {e.merge**2} (whole tokens)", least=1)
+    e, n = encoder, multiple(patches, encoder.merge**2, "patches")
     merged = e.merge**2 * e.hidden
     rows, square = 2 * n * e.layers, 2 * n**2 * e.layers * e.hidden
-    mergers = e.feature_sets * 2 * _over(n, e.merge**2) * (merged**2 + merged * e.output)
+    mergers = e.feature_sets * 2 * quotient(n, e.merge**2) * (merged**2 + merged * e.output)
     return EncoderFlops(2 * n * e.input_width * e.hidden, rows * 4 * e.hidden**2, rows * 2 * e.hidden * e.mlp, square, square, mergers)
 
 
 class HandOff(NamedTuple):
-    """A point at which one machine can pass a request to another: bytes to send, and FLOPs that the receiver still has to do."""
+    """A point at which one machine can pass a request to another: bytes to send (B), work left to the receiver (FLOPs)."""
 
     what: str
     bytes: int
@@ -152,8 +144,8 @@ def hand_offs(encoder, model, images, image_bytes, text_tokens, bytes_per_value=
     """The three points at which a request with images can be handed over before it decodes: image, features, KV.
 
     Parameters
-      encoder, a VisionEncoder; model, the language model (a Model); images: sizes (height, width) in pixels
-      image_bytes: compressed file of each image (B); text_tokens beside the images; bytes_per_value of features and KV (B)
+      encoder: a VisionEncoder; model: the language model (a Model); images: sizes (height, width) in pixels
+      image_bytes: compressed file of each image (B); text_tokens: beside the images; bytes_per_value: of features and KV (B)
     Returns: three HandOff: work left is encoding and prefill, prefill, nothing.
     Assumptions: one prefill over all visual and text tokens, one row of logits, causal pairs; the text itself and, with the KV,
     the first token weigh next to nothing and are left out. DeepStack adds features to hidden states: no product, no FLOPs.
@@ -162,13 +154,13 @@ def hand_offs(encoder, model, images, image_bytes, text_tokens, bytes_per_value=
     >>> [(h.what, h.bytes) for h in hand_offs(encoder(), model("Qwen3-4B"), [(640, 640)], 800_000, 400)]
     [('image', 800000), ('features', 8192000), ('KV', 117964800)]
     """
-    found = [patches(encoder, *size) for size in images]
-    tokens = [n // encoder.merge**2 for n in found]
-    encode = total(encoder_flops(encoder, n).total for n in found)
+    images = list(images)
+    tokens = [visual_tokens(encoder, *size) for size in images]
+    encode = total(encoder_flops(encoder, patches(encoder, *size)).total for size in images)
     context = total(tokens) + whole(text_tokens, "text_tokens", "tokens")
     prefill = flops.forward(model, context, head="last").total
     features = total(feature_bytes(encoder, n, bytes_per_value=bytes_per_value) for n in tokens)
-    return (HandOff("image", len(found) * positive(image_bytes, "image_bytes", "B"), encode + prefill),
+    return (HandOff("image", len(images) * positive(image_bytes, "image_bytes", "B"), encode + prefill),
             HandOff("features", features, prefill),
             HandOff("KV", memory.kv_bytes(model, context, bytes_per_value=bytes_per_value), 0))
 
