@@ -270,7 +270,7 @@ def advantages(rewards, normalised=False):
     >>> advantages((1, 0, 0, 1)), advantages((1, 0, 0, 1), normalised=True), advantages((0.1, 0.1, 0.1))
     ((0.5, -0.5, -0.5, 0.5), (1.0, -1.0, -1.0, 1.0), (0.0, 0.0, 0.0))
 
-    Source: group relative policy optimization (Shao et al. 2024); without the division: Liu et al. 2025.
+    Source: group relative policy optimisation (Shao et al. 2024); without the division: Liu et al. 2025.
     """
     rewards = [domain.finite(r, "reward") for r in rewards]
     count = domain.whole(len(rewards), "number of rewards", least=1)
