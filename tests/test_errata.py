@@ -1,0 +1,132 @@
+"""Mistakes of this book that are gone, one test each, named in the errata's table."""
+import json
+import math
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from workloads import ledger, rlstep
+from workloads.page import in_unit
+
+ROOT = Path(__file__).parents[1]
+
+
+def text(name):
+    """All that a stored notebook says: Markdown and displayed Markdown."""
+    nb = json.loads((ROOT / name).read_text(encoding="utf-8"))
+    said = [o.get("data", {}).get("text/markdown", "") for c in nb["cells"] for o in c.get("outputs", [])]
+    return "\n".join("".join(part) for part in [c["source"] for c in nb["cells"] if c["cell_type"] == "markdown"] + said)
+
+
+def formula(row_id):
+    """Value of a row's formula over its inputs."""
+    row = ledger.row(row_id)
+    names = {"max": max, "min": min, "sum": sum, "range": range, **(row.inputs if isinstance(row.inputs, dict) else {})}
+    return eval(row.formula, {"__builtins__": {}, **names})
+
+
+def test_the_table_of_errata_names_these_tests():
+    table = (ROOT / "book/reference/errata.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| `(test_erratum_\w+)` \|$", table, re.M)
+    assert sorted(named) == sorted(name for name in globals() if name.startswith("test_erratum_"))
+    assert all(re.match(r"\| \d{4}-\d\d-\d\d \| ", line) for line in table.splitlines() if "test_erratum_" in line)
+
+
+def test_erratum_powers():
+    """Image tokens: 640 and 1,280 pixels over patches of 16 that are merged two by two."""
+    assert formula("vl-tokens") == (640 // 32) ** 2 and formula("ex3-5-tokens") == (1280 // 32) ** 2
+
+
+THIRTEEN = ("we31-excess we31-backlog-60s we31-drain replay-ttft-gap replay-step-floor ex3-4-round1-x4-total jev-margin-low jev-margin-high "
+            "jev-work-bound fig-3-7-empty-at 343-gap we3-5-err-a we3-5-err-b").split()
+
+
+@pytest.mark.parametrize("row_id", THIRTEEN)
+def test_erratum_rounded_steps(row_id):
+    assert formula(row_id) == pytest.approx(ledger.row(row_id).expected, rel=1e-9)
+
+
+def test_erratum_weights_behind_the_maximum():
+    """Weights w for which 640 GB hold 7,343 sequences of 640 tokens at 128,000 bytes, and not one more."""
+    each = 640 * 128_000
+    low, high = 640 * 10**9 - 7344 * each, 640 * 10**9 - 7343 * each
+    assert (640 * 10**9 - high) // each == 7343 and (640 * 10**9 - low) // each == 7344
+    row = ledger.row("c-ident-weights")
+    assert row.expected == pytest.approx((low + high) / 2e9) and row.printed is None
+
+
+def test_erratum_nothing_to_reproduce():
+    silent = [r for r in ledger.rows().values() if r.value is None and r.expected is not None]
+    assert {"frm-opt", "par-naive", "c-cross-page"} <= {r.id for r in silent}
+    assert {ledger.verdict(r.id, r.expected) for r in silent} & {"✓ reproduces", "✓ agrees"} == set()
+
+
+def test_erratum_difference_that_could_not_be_seen():
+    row = ledger.row("we3-4-added")
+    assert in_unit(row, row.expected) == "1,229.143 TFLOPs"
+    differing = [r for r in ledger.rows().values() if r.status == "discrepancy" and r.tol and not isinstance(r.value, str)]
+    assert len(differing) > 10
+    for r in differing:
+        shown = float(in_unit(r, r.expected).split()[0].rstrip("%×").replace(",", ""))
+        assert abs(shown - r.value) > r.tol, r.id
+
+
+def test_erratum_bytes_of_the_optimizer():
+    (sentence,) = re.findall(r"AdamW in mixed precision[^:]*: \d+ bytes", text("book/flop-accounting/formulas.ipynb"))
+    items = [math.prod(map(int, re.findall(r"\d+", item))) for item in re.findall(r"\(([\d× ]+) B\)", sentence)]
+    assert len(items) == 3 and sum(items) == int(re.search(r"(\d+) bytes", sentence)[1])
+
+
+def test_erratum_share_of_attention():
+    added = ledger.row("c-attn-flops-16384").expected / 100          # of what the rule counts
+    assert f"the attention that they leave out adds {added:.0%} to what they count" in text("book/flop-accounting/formulas.ipynb")
+    assert f"of the whole it is {added / (1 + added):.0%}" in (ROOT / "book/reference/errata.md").read_text(encoding="utf-8")
+
+
+def test_erratum_interval_of_the_mbu():
+    """Bytes of the 512 row over every time that rounds to 5.3 s and, beside 6.05 s or more of training, to 47%."""
+    training = Fraction(2**10 * 512 * 4 * 8 * 10**9, 8 * 990 * 10**12) / Fraction(35, 100)
+    moved = 512 * (16 * 10**9 + 128 * 512 * 128_000)
+    times = Fraction("5.35"), max(Fraction("5.25"), training * Fraction("0.465") / Fraction("0.535"))
+    low, high = (100 * float(moved / t / 3_350_000_000_000) for t in times)
+    said = text("book/flop-accounting/flops-are-not-time.ipynb")
+    assert f"between {low:.1f}% and {high:.1f}%" in said and low < 70 < high
+    assert f"{low:.1f}% to {high:.1f}%" in (ROOT / "book/reference/errata.md").read_text(encoding="utf-8")
+
+
+def test_erratum_three_values_of_the_mbu():
+    rows = [ledger.row("par-mbu60"), ledger.row("int-838-label")]
+    values = sorted({round(x) for r in rows for x in (r.value, r.expected)})
+    assert values == [50, 60, 70]
+    assert "three MBU values for one machine" in text("book/flop-accounting/assumptions.ipynb")
+    assert "three different MBU figures" in rows[0].note
+
+
+def test_erratum_break_even_of_renting():
+    """Renting against a meter that charges one and a half times the cost at 4,096 tokens, at every multiple of 64 tokens."""
+    steps = {n: rlstep.step(rlstep.RLStep(completion=n)) for n in range(64, 16_385, 64)}
+    cost = rlstep.token_prices(steps[4096], 2)
+    meter = rlstep.Prices(sampled=1.5 * cost.sampled, trained=1.5 * cost.trained, forward=1.5 * cost.forward)
+    dearer = {n: 8 * 2 * step.step_seconds / 3600 > rlstep.metered_dollars(step, meter) for n, step in steps.items()}
+    first = min(n for n in dearer if dearer[n])
+    assert all(dearer[n] == (n >= first) for n in dearer)
+    assert f"Renting is cheaper up to about {first:,} tokens, metering at every length beyond" in text("book/flop-accounting/step-by-length.ipynb")
+
+
+def test_erratum_fit_called_a_prediction():
+    claim = re.search(r"\*\*(.*?)\*\*", text("book/workloads/3-1-4-replay.ipynb"))[1]
+    assert re.search(r"fitted utilisations reproduce all eight [^,]* within 2%", claim)
+    assert re.search(r"one utilisation fitted on one load predicts the other within 4%", claim)
+    assert not re.search(r"predicts? [^,;]*within 2%", claim)
+
+
+def test_erratum_sums_of_the_three_products():
+    """Y = X W, dX = dY W^T and dW = X^T dY with X of m rows and k columns, W of k rows and n columns."""
+    shape = {"X": "mk", "W": "kn", "Y": "mn"}
+    products = {"Y": (shape["X"], shape["W"]), "dX": (shape["Y"], shape["W"][::-1]), "dW": (shape["X"][::-1], shape["Y"])}
+    said = text("exercises/3-06/3-06.ipynb").replace(r"\mathrm d", "d")
+    found = {name: (rows + columns, terms) for rows, columns, terms, name in
+             re.findall(r"\$(\w) \\times (\w)\$ sums of \$(\w)\$ terms(?:, one a token,)? for \$(\w+)\$", said)}
+    assert found == {name: (a[0] + b[1], a[1]) for name, (a, b) in products.items()}
+    assert all(a[1] == b[0] for a, b in products.values())
