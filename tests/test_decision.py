@@ -2,10 +2,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads import memory
-from workloads.decision import (Rates, billed_tokens, decision_seconds, decode_bytes, dollars_per_million, generation_seconds,
-                                occupied_seconds)
+from workloads.decision import (
+    Rates,
+    billed_tokens,
+    decision_seconds,
+    decode_bytes,
+    dollars_per_million,
+    generation_seconds,
+    occupied_seconds,
+)
 from workloads.hardware import accelerator
 from workloads.models import model
 
@@ -53,11 +59,13 @@ def test_a_million_tokens_by_hand():
 
 
 @pytest.mark.parametrize("call, named", [
-    (lambda: Rates(0, 1), "peak"), (lambda: Rates(1, -1), "bandwidth"), (lambda: Rates(1, 1, 1.1), "mfu"), (lambda: Rates(1, 1, 1, 0), "mbu"),
-    (lambda: decision_seconds(QWEN, 4, 5, RATES), "head"), (lambda: decode_bytes(QWEN, 0, 5), "prompt"), (lambda: decode_bytes(QWEN, 5, 0), "output"),
+    (lambda: Rates(0, 1), "peak"), (lambda: Rates(1, -1), "bandwidth"), (lambda: Rates(1, 1, 1.1), "mfu"),
+    (lambda: Rates(1, 1, 1, 0), "mbu"),
+    (lambda: decision_seconds(QWEN, 4, 5, RATES), "head"), (lambda: decode_bytes(QWEN, 0, 5), "prompt"),
+    (lambda: decode_bytes(QWEN, 5, 0), "output"),
     (lambda: occupied_seconds(QWEN, 5, 5, RATES, 0), "batch"), (lambda: billed_tokens(1, 0), "dollars_per_million"),
     (lambda: dollars_per_million(-1, 1, 1), "gpu_seconds"), (lambda: dollars_per_million(1, 0, 1), "tokens"),
-    (lambda: dollars_per_million(1, 1, -2), "dollars_per_hour")])
+    (lambda: dollars_per_million(1, 1, -2), "dollars_per_gpu_hour")])
 def test_bad_input_is_refused_by_name(call, named):
     with pytest.raises(ValueError, match=named):
         call()

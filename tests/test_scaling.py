@@ -10,7 +10,6 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize, minimize_scalar
-
 from workloads import scaling, scaling_fit
 from workloads.scaling import ScalingLaw
 
@@ -313,12 +312,13 @@ def test_bootstrap_interval_covers_the_law_that_made_the_data():
     assert (low < dataclasses.astuple(LAW)).all() and (dataclasses.astuple(LAW) < high).all()
 
 
-def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch():
+def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch(monkeypatch):
     runs = synthetic(40, 0.01)
     fit = scaling_fit.huber_fit(runs)
     first = scaling_fit.bootstrap(runs, fit, 30, seed=2)
     assert np.array_equal(first, scaling_fit.bootstrap(runs, fit, 30, seed=2))
-    assert first == pytest.approx(scaling_fit.bootstrap(runs, fit, 30, seed=2, batch=7), rel=1e-6)
+    monkeypatch.setattr(scaling_fit, "BATCH", 7)
+    assert first == pytest.approx(scaling_fit.bootstrap(runs, fit, 30, seed=2), rel=1e-6)
 
 
 @pytest.mark.parametrize("call", [

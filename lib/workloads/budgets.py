@@ -1,4 +1,4 @@
-"""Budgets: training work and its calendar time, device equivalence, cost over a model's life, break-even volume, expert work.
+"""Budgets: training work and its calendar time, rent, device equivalence, cost over a model's life, break-even volume, expert work.
 
 A cost may be dollars, GPU-seconds or FLOPs: whatever unit goes in comes out. Training work itself is `flops.rule_6n`, device
 time is `roofline.compute_seconds`, the cost of one success is `attempts.cost_per_success`.
@@ -12,6 +12,7 @@ from .domain import fraction, nonnegative, one_of, positive, whole
 from .flops import rule_2n, rule_6n
 from .scaling import tokens_for_loss
 from .tables import table
+from .units import HOUR
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ def training_reports():
 
 
 def tokens_per_parameter(tokens, parameters):
-    """Training tokens for each parameter (tokens/parameter): D / N.
+    """Training tokens for each parameter (tokens/parameter).
+
+    Equation: D / N.
+    Parameters: tokens D; parameters N.
 
     >>> tokens_per_parameter(36e12, 8e9)
     4500.0
@@ -61,9 +65,9 @@ def tokens_per_parameter(tokens, parameters):
 def call_flops(parameters, prompt, output):
     """FLOPs of one complete request by the 2N rule (count).
 
-    2 N (P + G - 1): the prompt's tokens and every returned token but the last pass through the weights once.
-
-    Parameters: parameters N; prompt P and output G in tokens, at least 1. Attention over the context is left out.
+    Equation: 2 N (P + G - 1): the prompt's tokens and every returned token but the last pass through the weights once.
+    Parameters: parameters N; prompt P and output G in tokens, at least 1.
+    Assumptions: attention over the context is left out.
 
     >>> call_flops(1e8, 512, 128)
     127800000000.0
@@ -75,11 +79,10 @@ def call_flops(parameters, prompt, output):
 def calendar_seconds(device_seconds, devices):
     """Calendar time of work that a number of devices share without loss (s).
 
-    T = H / n
-
-    Parameters: device_seconds H of the whole work; devices n, at work all the time. Assumes that H does not depend on n: more
-    devices mean more communication, so a fixed H flatters large n.
-    Raises ValueError for a number of devices that is no positive whole number.
+    Equation: T = H / n.
+    Parameters: device_seconds H of the whole work; devices n, at work all the time.
+    Assumptions: H does not depend on n; more devices mean more communication, so a fixed H flatters large n.
+    Raises: ValueError for a number of devices that is no positive whole number.
 
     >>> round(calendar_seconds(1_022_362 * 3600, 2048) / 86400, 2)
     20.8
@@ -87,13 +90,25 @@ def calendar_seconds(device_seconds, devices):
     return nonnegative(device_seconds, "device_seconds", "s") / whole(devices, "devices", least=1)
 
 
+def rental_dollars(gpu_seconds, dollars_per_gpu_hour):
+    """Price of rented accelerators ($).
+
+    Equation: GPU-seconds / 3600 x price.
+    Parameters: gpu_seconds, paid for (GPU-s); dollars_per_gpu_hour, the price ($/GPU-h).
+
+    >>> rental_dollars(7200, 2.5)
+    5.0
+    """
+    price = nonnegative(dollars_per_gpu_hour, "dollars_per_gpu_hour", "$/GPU-h")
+    return nonnegative(gpu_seconds, "gpu_seconds", "GPU-s") / HOUR * price
+
+
 def equivalent_device_seconds(device_seconds, peak, reference_peak):
     """Time that a reference device would need for the same work (s).
 
-    H_ref = H * peak / peak_ref
-
-    Parameters: device_seconds H; dense peaks at one precision, FLOP/s. Assumes equal utilisation of both devices; says nothing
-    about price or power.
+    Equation: H_ref = H x peak / reference_peak.
+    Parameters: device_seconds H; peak, reference_peak: dense, at one precision (FLOP/s).
+    Assumptions: equal utilisation of both devices; nothing is said about price or power.
 
     >>> round(equivalent_device_seconds(1, 989.4e12, 312e12), 3)
     3.171
@@ -118,10 +133,10 @@ class TaskType:
 def cost_per_task(mixture):
     """Average cost of one completed task over a mixture, in the unit of the attempt costs.
 
-    sum over j of w_j c_j, with c_j = attempt cost / success rate
-
-    Parameters: mixture, TaskTypes whose shares add up to 1; a failed attempt is repeated and paid for.
-    Raises ValueError where the shares do not add up to 1.
+    Equation: sum over j of w_j c_j, with c_j = attempt cost / success rate.
+    Parameters: mixture, TaskTypes whose shares add up to 1.
+    Assumptions: a failed attempt is repeated and paid for.
+    Raises: ValueError where the shares do not add up to 1.
 
     >>> cost_per_task([TaskType(0.75, 2.0, success=0.5), TaskType(0.25, 8.0)])
     5.0
@@ -136,8 +151,7 @@ def cost_per_task(mixture):
 def life_cycle_cost(upfront, tasks, cost):
     """Cost of a model over its life, in the unit of its arguments.
 
-    C = C_0 + Q c, with c from `cost_per_task`
-
+    Equation: C = C_0 + Q c, with c from `cost_per_task`.
     Parameters: upfront C_0; tasks Q, completed over the life; cost c of one completed task.
 
     >>> life_cycle_cost(1000.0, 400, 2.5)
@@ -149,10 +163,9 @@ def life_cycle_cost(upfront, tasks, cost):
 def break_even_tasks(extra_upfront, saving):
     """Completed tasks after which an extra investment has paid for itself (tasks).
 
-    Q* = Delta C_0 / Delta c
-
+    Equation: Q* = Delta C_0 / Delta c.
     Parameters: extra_upfront Delta C_0 >= 0; saving Delta c > 0 for each completed task, in the same unit.
-    Raises ValueError for a saving that is not above 0: then no volume recovers the investment.
+    Raises: ValueError for a saving that is not above 0: then no volume recovers the investment.
 
     >>> round(break_even_tasks(3.6e8, 0.72))
     500000000
@@ -163,11 +176,12 @@ def break_even_tasks(extra_upfront, saving):
 def crossing_calls(law, small, large, target_loss, prompt, output):
     """Calls after which the smaller of two models of equal loss has repaid its longer training (calls).
 
-    Q* = (6 N_s D_s - 6 N_l D_l) / (2 (N_l - N_s) (P + G - 1)), with D from the law at the target loss
-
-    Parameters: law, a ScalingLaw; small < large, parameters; target loss in nats/token; prompt and output of a call in tokens.
-    Training and serving at one utilisation: it cancels. Raises ValueError where a size cannot reach the loss, or where the
-    smaller model needs no more training work than the larger one.
+    Equation: Q* = (6 N_s D_s - 6 N_l D_l) / (2 (N_l - N_s) (P + G - 1)), with D from the law at the target loss.
+    Parameters: law, a ScalingLaw; small N_s < large N_l, parameters; target_loss (nats/token); prompt P, output G of a call
+    (tokens).
+    Assumptions: training and serving at one utilisation, which cancels.
+    Raises: ValueError where a size cannot reach the loss, or where the smaller model needs no more training work than the
+    larger one.
 
     >>> from workloads.scaling import published_laws
     >>> round(crossing_calls(published_laws()["chinchilla-refit"], 1e9, 4e9, 2.2, 512, 128) / 1e9, 1)
@@ -181,10 +195,9 @@ def crossing_calls(law, small, large, target_loss, prompt, output):
 def break_even_range(extra_upfront, saving):
     """Smallest and largest break-even volume that two uncertain inputs allow (tasks).
 
-    lowest investment / highest saving, highest investment / lowest saving
-
-    Parameters: (low, high) of the extra investment and of the saving for each completed task.
-    Returns (low, high); high is None where the saving may be 0 or less, because then no volume is enough.
+    Equation: lowest investment / highest saving, highest investment / lowest saving.
+    Parameters: extra_upfront, saving (for each completed task): (low, high) each.
+    Returns: (low, high); high is None where the saving may be 0 or less, because then no volume is enough.
 
     >>> [round(q) for q in break_even_range((90, 110), (0.5, 2.0))]
     [45, 220]
@@ -198,9 +211,10 @@ def break_even_range(extra_upfront, saving):
 
 
 def saving_needed(extra_upfront, tasks):
-    """Saving for each completed task below which an investment is not recovered at a given volume.
+    """Saving for each completed task below which an investment is not recovered at a given volume, in the unit of the investment.
 
-    Delta C_0 / Q
+    Equation: Delta C_0 / Q.
+    Parameters: extra_upfront Delta C_0; tasks Q, completed over the life.
 
     >>> saving_needed(3.6e8, 2e8)
     1.8
@@ -211,10 +225,10 @@ def saving_needed(extra_upfront, tasks):
 def success_needed(attempt_cost, rival_cost, extra_upfront, tasks):
     """Success rate below which a model with an extra investment loses to its rival at a given volume, a fraction.
 
-    p = a / (c_rival - Delta C_0 / Q)
-
-    Parameters: attempt_cost a of the model; rival_cost, of one task completed by the rival; extra investment of the model;
-    tasks Q, completed over the life. Raises ValueError where even an attempt that always succeeds loses.
+    Equation: p = a / (c_rival - Delta C_0 / Q).
+    Parameters: attempt_cost a of the model; rival_cost c_rival of one task completed by the rival; extra_upfront Delta C_0, of
+    the model; tasks Q, completed over the life.
+    Raises: ValueError where even an attempt that always succeeds loses.
 
     >>> success_needed(1.0, 3.0, extra_upfront=100, tasks=100)
     0.5
@@ -227,10 +241,9 @@ def success_needed(attempt_cost, rival_cost, extra_upfront, tasks):
 def discounted_tasks(tasks_per_year, years, decline):
     """Tasks of a model's life, each counted at what a device-second costs in its year against the first (tasks).
 
-    sum over t = 0..T-1 of q (1 - d)^t
-
+    Equation: sum over t = 0..T-1 of q (1 - d)^t.
     Parameters: tasks_per_year q; years T, whole; decline d, the share by which the price falls each year, in [0, 1].
-    The investment is paid in year 0: a break-even volume in device-seconds is to be compared with this number.
+    Assumptions: the investment is paid in year 0; a break-even volume in device-seconds is to be compared with this number.
 
     >>> discounted_tasks(100, 3, 0.5)
     175.0
@@ -271,34 +284,45 @@ def expert_layers(name):
     return ExpertLayers(name, **{size.name: int(row[size.name]) for size in fields(ExpertLayers)[1:]})
 
 
+def _in_experts(shape, experts):
+    """Parameters of so many experts in every layer: three projections each."""
+    return 3 * shape.layers * shape.hidden * shape.expert_ffn * experts
+
+
 def expert_training_flops(shape):
     """FLOPs of the experts' products for one training token (FLOP/token).
 
-    18 n_L h f (k_routed + k_shared): three projections, 2 FLOPs a multiply-add, backward twice the forward
-
-    Parameters: shape, ExpertLayers. Left out: attention, router, further prediction heads, optimizer, recomputation.
+    Equation: 18 n_L h f (k_routed + k_shared): the 6N rule for the three projections of the experts that a token uses.
+    Parameters: shape, ExpertLayers.
+    Assumptions: attention, router, further prediction heads, optimizer and recomputation are left out.
 
     >>> expert_training_flops(expert_layers("DeepSeek V4-Flash"))
     45449478144
 
     Source: deepseek2026v4 for the shape.
     """
-    return 18 * shape.layers * shape.hidden * shape.expert_ffn * (shape.active_experts + shape.shared_experts)
+    return rule_6n(_in_experts(shape, shape.active_experts + shape.shared_experts), tokens=1)
 
 
 def router_training_flops(shape):
-    """FLOPs of the routers' products for one training token (FLOP/token): 6 n_L h experts.
+    """FLOPs of the routers' products for one training token (FLOP/token).
+
+    Equation: 6 n_L h experts.
+    Parameters: shape, ExpertLayers.
 
     >>> router_training_flops(expert_layers("DeepSeek V4-Flash"))
     270532608
     """
-    return 6 * shape.layers * shape.hidden * shape.experts
+    return rule_6n(shape.layers * shape.hidden * shape.experts, tokens=1)
 
 
 def routed_parameters(shape):
-    """Parameters of all routed experts (count): 3 n_L h f experts.
+    """Parameters of all routed experts (count).
+
+    Equation: 3 n_L h f experts.
+    Parameters: shape, ExpertLayers.
 
     >>> routed_parameters(expert_layers("DeepSeek V4-Flash"))
     277025390592
     """
-    return 3 * shape.layers * shape.hidden * shape.expert_ffn * shape.experts
+    return _in_experts(shape, shape.experts)

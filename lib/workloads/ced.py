@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import domain
+from .flops import pairs
 from .generic import minimum
 
 
@@ -51,7 +52,7 @@ DEEPSEEK_V41_FLASH = CedShape(
 
 
 class CedPrefill(NamedTuple):
-    """FLOPs of one prefill by stage."""
+    """FLOPs (count) of one prefill by stage."""
 
     encoder: int
     shared_kv: int
@@ -60,11 +61,15 @@ class CedPrefill(NamedTuple):
 
     @property
     def total(self):
+        """All stages."""
         return self.encoder + self.shared_kv + self.decoder + self.head
 
 
 def full_token_layers(shape, tokens):
-    """Layers passed, summed over the input tokens, when every token takes all layers: (L_enc + L_dec) P token-layers.
+    """Layers passed, summed over the input tokens, when every token takes all layers (token-layers).
+
+    Equation: (L_enc + L_dec) P.
+    Parameters: shape, a CedShape; tokens P.
 
     >>> full_token_layers(DEEPSEEK_V41_FLASH, 8192)
     327680
@@ -73,7 +78,10 @@ def full_token_layers(shape, tokens):
 
 
 def ced_token_layers(shape, tokens):
-    """Layers passed, summed over the input tokens, on the CED path: L_enc P + L_dec min(P, window) token-layers.
+    """Layers passed, summed over the input tokens, on the CED path (token-layers).
+
+    Equation: L_enc P + L_dec min(P, window).
+    Parameters: shape, a CedShape; tokens P.
 
     >>> ced_token_layers(DEEPSEEK_V41_FLASH, 8192), ced_token_layers(DEEPSEEK_V41_FLASH, 100)
     (166400, 4000)
@@ -85,17 +93,23 @@ def ced_token_layers(shape, tokens):
 
 
 def clipped_pairs(tokens, limit):
-    """Sum of min(t, limit) over t = 1..tokens: pairs seen by causal queries that look back over at most ``limit`` positions.
+    """Pairs (count) of causal queries that look back over at most so many positions.
+
+    Equation: sum of min(t, limit) over t = 1..tokens.
+    Parameters: tokens; limit (positions).
 
     >>> clipped_pairs(5, 3)
     12
     """
     short = minimum(domain.whole(tokens, "tokens"), domain.whole(limit, "limit", "positions"))
-    return short * (short + 1) // 2 + (tokens - short) * limit
+    return pairs(short) + (tokens - short) * limit
 
 
 def clipped_half_pairs(tokens, limit):
-    """Sum of min(floor(t/2), limit) over t = 1..tokens: the same when two tokens make one entry.
+    """Pairs (count) of causal queries with entries of two tokens each, over at most so many entries.
+
+    Equation: sum of min(floor(t/2), limit) over t = 1..tokens.
+    Parameters: tokens; limit (entries).
 
     >>> clipped_half_pairs(5, 9), clipped_half_pairs(5, 1)
     (6, 4)
@@ -114,10 +128,12 @@ def _body(s):
 
 
 def _index_query(s):
+    """FLOPs of the indexer's query and head weights for one token in one layer."""
     return 2 * (s.query_rank * s.index_heads * s.index_width + s.hidden * s.index_heads)
 
 
 def _encoder(s, p):
+    """FLOPs of the encoder over p tokens: layers, engrams, compressors, pairs read, pairs that the indexer scores."""
     compressor = 2 * s.hidden * s.kv_width * 2 * p + 2 * s.kv_width * s.index_width * (p // 2) + _index_query(s) * p
     pairs = s.encoder_layers * clipped_pairs(p, s.window) + s.compressed_layers * clipped_half_pairs(p, s.entries_read)
     index = s.compressor_layers * 2 * s.index_heads * s.index_width * (p**2 // 4)
@@ -126,23 +142,24 @@ def _encoder(s, p):
 
 
 def _decoder(s, p):
+    """FLOPs of the decoder over the last tokens of p: layers, pairs in the window and far entries read, pairs that the indexer scores."""
     m = minimum(p, s.window)
     far = clipped_pairs(p, s.entries_read) - clipped_pairs(p - m, s.entries_read)
-    scored = (p * (p + 1) - (p - m) * (p - m + 1)) // 2
     scoped = clipped_pairs(p, s.index_scope) - clipped_pairs(p - m, s.index_scope)
-    index = 2 * s.index_heads * s.index_width * (scored + (s.decoder_index_layers - 1) * scoped)
-    attention = 4 * s.heads * s.head_width * s.decoder_layers * (m * (m + 1) // 2 + far)
+    index = 2 * s.index_heads * s.index_width * (pairs(m, p - m) + (s.decoder_index_layers - 1) * scoped)
+    attention = 4 * s.heads * s.head_width * s.decoder_layers * (pairs(m) + far)
     return s.decoder_layers * _body(s) * m + s.decoder_index_layers * _index_query(s) * m + attention + index
 
 
 def ced_prefill_flops(shape, tokens, scored=1):
     """FLOPs of a CED prefill from an empty state, by stage (`CedPrefill`).
 
-    Encoder over all P tokens; projection of the shared keys and values; decoder over the last min(P, window); one vocabulary row
-    for each scored position. Windowed and compressed attention count the pairs they read, the indexer the pairs it scores.
-
-    tokens: P, whole number >= 1. scored: positions that get a distribution, whole number >= 1.
-    Raises ValueError otherwise. Counts matrix work; norms, softmax and selection are left out.
+    Equation: encoder over all P tokens; projection of the shared keys and values; decoder over the last min(P, window); one
+    vocabulary row for each scored position. Windowed and compressed attention count the pairs they read, the indexer the pairs it
+    scores.
+    Parameters: shape, a CedShape; tokens P, whole number >= 1; scored, positions that get a distribution, whole number >= 1.
+    Assumptions: matrix work alone; norms, softmax and selection are left out.
+    Raises: ValueError for other counts.
 
     >>> [round(stage / 1e12, 3) for stage in ced_prefill_flops(DEEPSEEK_V41_FLASH, 8192)]
     [141.727, 0.044, 2.175, 0.001]

@@ -7,8 +7,9 @@ quantity is None (JSON null), never 0. Times are seconds on one clock; sizes are
 import json
 from dataclasses import asdict, dataclass, fields
 
-from .domain import nonnegative, positive, whole
+from .domain import nonnegative, positive, some, whole
 from .prefix import recorded_rounds
+from .requests import Request, total_decode_steps
 
 
 def _text(value, name):
@@ -21,7 +22,7 @@ def _known(check, value, name, unit=""):
 
 
 def _truth(value, name):
-    if value not in (True, False, None) or isinstance(value, (int, float)) and not isinstance(value, bool):
+    if not (value is None or isinstance(value, bool)):
         raise ValueError(f"{name} must be true, false or unknown (None), got {value!r}")
 
 
@@ -55,6 +56,11 @@ class ModelCall:
         _known(nonnegative, self.start, "start", "s"), _known(nonnegative, self.end, "end", "s")
         if None not in (self.start, self.end):
             nonnegative(self.end - self.start, "end - start", "s")
+
+    @property
+    def request(self):
+        """The token counts of the call: what is new, what was cached, what it returned."""
+        return Request(self.input_tokens - self.cached_tokens, self.output_tokens, self.cached_tokens)
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,7 @@ class InteractiveRecord:
         whole(self.branches, "branches", least=1)
         _known(nonnegative, self.reuse_seconds, "reuse_seconds", "s")
         calls, tools = _flat(self, "calls", ModelCall), _flat(self, "tools", ToolCall)
-        if not calls:
-            raise ValueError("calls must hold at least one ModelCall, got none")
+        some(calls, "calls", "ModelCall")
         for tool in tools:
             if tool.after_call >= len(calls):
                 raise ValueError(f"after_call (index) must name one of {len(calls)} calls, got {tool.after_call!r}")
@@ -200,7 +205,7 @@ def to_line(record):
 def from_line(line):
     """The record in one line of JSON.
 
-    Raises ValueError for a line that is no JSON object, an unknown kind, an unknown or missing field, or a value out of range.
+    Raises: ValueError for a line that is no JSON object, an unknown kind, an unknown or missing field, or a value out of range.
 
     >>> record = LearningRecord("math", "unit tests", [1279], [256], 1, generated=2, retained=1, weight_version="step 7")
     >>> from_line(to_line(record)) == record
@@ -215,7 +220,9 @@ def from_line(line):
 
 
 def read(lines):
-    """The records of a log: an open file or any lines; blank lines are passed over. Raises ValueError naming the bad line.
+    """The records of a log, a list.
+
+    Parameters: lines, an open file or any lines; blank ones are passed over. Raises: ValueError naming the bad line.
 
     >>> read(["", to_line(MediaRecord("m", 2_048_000, [0.0, 0.04]))])[0].chunk_times
     (0.0, 0.04)
@@ -236,36 +243,37 @@ def new_tokens(record):
     >>> new_tokens(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0, [ModelCall(1443, 1392, 20)]))
     51
     """
-    return sum(call.input_tokens - call.cached_tokens for call in record.calls)
+    return sum(call.request.new for call in record.calls)
 
 
 def decode_steps(record):
-    """Decode steps of an interactive record: each call's output but its first token.
+    """Decode steps of an interactive record (calls): each call's output but its first token.
 
     >>> decode_steps(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0, [ModelCall(8192, 0, 256)]))
     255
     """
-    return sum(call.output_tokens - 1 for call in record.calls)
+    return total_decode_steps(call.request for call in record.calls)
 
 
-def request_records(load, model="Qwen3-8B", version="as released"):
-    """Records of a load of independent requests, as in section 3.1: one call each, nothing cached, no check.
+def request_records(load):
+    """Records of a load of independent requests to Qwen3-8B, as in section 3.1: one call each, no check.
 
-    Parameters: load, a sequence of `arrivals.Arrival`. Returns a list of InteractiveRecord.
+    Parameters: load, a sequence of `arrivals.Arrival`. Returns: list of InteractiveRecord.
 
     >>> from workloads.replay import replay_load
     >>> len(request_records(replay_load("uniform")))
     480
     """
-    return [InteractiveRecord(f"request {i}", "none: fixed output length", None, model, version, time,
+    return [InteractiveRecord(f"request {i}", "none: fixed output length", None, "Qwen3-8B", "as released", time,
                               (ModelCall(r.past + r.new, r.past, r.output),)) for i, (time, r, _) in enumerate(load)]
 
 
-def task_record(run, passed, check, model="Qwen3-8B", version="vLLM 0.23"):
+def task_record(run, passed, check):
     """Record of a measured run of the code task, as in section 3.2, its calls laid end to end with the tools between them.
 
-    Parameters: run, "thinking on" or "thinking off"; whether the task passed its check; the check in words.
-    Returns an InteractiveRecord. Assumes no time between a call, its tool and the next call: hand-over time is not recorded.
+    Parameters: run, "thinking on" or "thinking off"; passed, whether the task passed its check; check, in words.
+    Returns: InteractiveRecord.
+    Assumptions: no time between a call, its tool and the next call: hand-over time is not recorded.
 
     >>> record = task_record("thinking on", True, "results and inputs")
     >>> len(record.calls), sum(call.cached_tokens for call in record.calls)
@@ -277,4 +285,4 @@ def task_record(run, passed, check, model="Qwen3-8B", version="vLLM 0.23"):
         if r.tool != "none":
             tools.append(ToolCall(r.tool, index, r.tool_seconds))
         clock += r.model_seconds + r.tool_seconds
-    return InteractiveRecord("interval merging", check, passed, model, version, 0, tuple(calls), tuple(tools))
+    return InteractiveRecord("interval merging", check, passed, "Qwen3-8B", "vLLM 0.23", 0, tuple(calls), tuple(tools))

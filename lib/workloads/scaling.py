@@ -7,7 +7,8 @@ import csv
 import math
 from dataclasses import dataclass
 
-from .domain import finite, one_of, positive
+from .domain import finite, one_of, positive, some
+from .flops import rule_6n
 from .generic import is_symbolic
 from .tables import table
 
@@ -30,9 +31,8 @@ class ScalingLaw:
 def loss(law, parameters, tokens):
     """Validation loss that the law predicts (nats/token).
 
-    L = E + A/N^alpha + B/D^beta
-
-    Parameters: law; parameters N; training tokens D (one epoch: repeated tokens count less). Returns nats/token.
+    Equation: L = E + A/N^alpha + B/D^beta.
+    Parameters: law, a ScalingLaw; parameters N; tokens D of training (one epoch: repeated tokens count less).
     Example: the refit of Chinchilla's law at Chinchilla's own size.
 
     >>> round(loss(published_laws()["chinchilla-refit"], 70e9, 1.4e12), 3)
@@ -40,18 +40,17 @@ def loss(law, parameters, tokens):
 
     Source: hoffmann2022chinchilla, section 3.3.
     """
-    positive(parameters, "parameters")
-    positive(tokens, "tokens", "tokens")
+    positive(parameters, "parameters"), positive(tokens, "tokens")
     return law.E + law.A * parameters ** -law.alpha + law.B * tokens ** -law.beta
 
 
 def optimal_parameters(law, flops):
-    """Parameters of the lowest loss that a training budget buys.
+    """Parameters of the lowest loss that a training budget buys (count).
 
-    N_opt = (alpha A / (beta B))^(1/(alpha+beta)) (C/6)^(beta/(alpha+beta))
-
-    Parameters: law; training budget C = 6ND in FLOPs. Returns parameters, not rounded to a buildable shape.
-    Assumes the budget is spent on training alone and that the data suffice.
+    Equation: N_opt = (alpha A / (beta B))^(1/(alpha+beta)) (C/6)^(beta/(alpha+beta)).
+    Parameters: law, a ScalingLaw; flops, the training budget C = 6ND (FLOP).
+    Returns: parameters, not rounded to a buildable shape.
+    Assumptions: the budget is spent on training alone, and the data suffice.
 
     >>> round(optimal_parameters(published_laws()["chinchilla-refit"], 5.76e23) / 1e9, 2)
     72.25
@@ -64,24 +63,22 @@ def optimal_parameters(law, flops):
 
 
 def optimal_tokens(law, flops):
-    """Tokens of the lowest loss that a training budget buys.
+    """Tokens of the lowest loss that a training budget buys (tokens).
 
-    D_opt = C / (6 N_opt), so that D_opt grows as C^(alpha/(alpha+beta))
-
-    Parameters: law; training budget C in FLOPs. Returns tokens.
+    Equation: D_opt = C / (6 N_opt), so that D_opt grows as C^(alpha/(alpha+beta)).
+    Parameters, assumptions: as in `optimal_parameters`.
 
     >>> round(optimal_tokens(published_laws()["chinchilla-refit"], 5.76e23) / 1e12, 3)
     1.329
     """
-    return flops / (6 * optimal_parameters(law, flops))
+    return flops / rule_6n(optimal_parameters(law, flops), tokens=1)
 
 
 def allocation_exponents(law):
-    """Powers of the budget with which optimal parameters and tokens grow.
+    """Powers of the budget with which optimal parameters and tokens grow (dimensionless).
 
-    N_opt ~ C^(beta/(alpha+beta)), D_opt ~ C^(alpha/(alpha+beta))
-
-    Returns (exponent of N, exponent of D); they add up to 1.
+    Equation: N_opt ~ C^(beta/(alpha+beta)), D_opt ~ C^(alpha/(alpha+beta)).
+    Returns: (exponent of N, exponent of D); they add up to 1.
 
     >>> allocation_exponents(ScalingLaw(E=1.7, A=400, alpha=0.3, B=400, beta=0.3))
     (0.5, 0.5)
@@ -91,11 +88,10 @@ def allocation_exponents(law):
 
 
 def matched_tokens(law, parameters):
-    """Tokens with which a given size is the compute-optimal one.
+    """Tokens with which a given size is the compute-optimal one (tokens).
 
-    alpha A N^-alpha = beta B D^-beta, solved for D
-
-    Parameters: law; parameters N. Returns tokens.
+    Equation: alpha A N^-alpha = beta B D^-beta, solved for D.
+    Parameters: law, a ScalingLaw; parameters N.
 
     >>> round(matched_tokens(published_laws()["chinchilla-refit"], 8e9) / 8e9, 2)
     20.49
@@ -105,12 +101,12 @@ def matched_tokens(law, parameters):
 
 
 def tokens_for_loss(law, parameters, target_loss):
-    """Training tokens at which a model of given size reaches a target loss.
+    """Training tokens at which a model of given size reaches a target loss (tokens).
 
-    D = (B / (L - E - A/N^alpha))^(1/beta)
-
-    Parameters: law; parameters N; target loss in nats/token. Returns tokens, however far outside the fitted range.
-    Raises ValueError where the target lies at or below what the size can reach with unlimited data.
+    Equation: D = (B / (L - E - A/N^alpha))^(1/beta).
+    Parameters: law, a ScalingLaw; parameters N; target_loss L (nats/token).
+    Returns: tokens, however far outside the fitted range.
+    Raises: ValueError where the target lies at or below what the size can reach with unlimited data.
 
     >>> round(tokens_for_loss(published_laws()["chinchilla-refit"], 70e9, 2.0) / 1e12, 3)
     0.62
@@ -125,10 +121,10 @@ def tokens_for_loss(law, parameters, target_loss):
 def score_from_loss(loss_value, floor, ceiling, midpoint, width):
     """Task score that a logistic curve assigns to a loss (same unit as floor and ceiling).
 
-    score = floor + (ceiling - floor) / (1 + exp((L - midpoint) / width))
-
-    Parameters: loss in nats/token; score by chance; best score; loss at half way; width in nats/token. The curve belongs to one
-    task and one family of models and has to be fitted to scored models of that family.
+    Equation: score = floor + (ceiling - floor) / (1 + exp((L - midpoint) / width)).
+    Parameters: loss_value L (nats/token); floor, the score by chance; ceiling, the best score; midpoint, the loss half way
+    (nats/token); width (nats/token).
+    Assumptions: the curve belongs to one task and one family of models and has to be fitted to scored models of that family.
 
     >>> score_from_loss(2.0, floor=25, ceiling=100, midpoint=2.0, width=0.1)
     62.5
@@ -143,7 +139,10 @@ def score_from_loss(loss_value, floor, ceiling, midpoint, width):
 
 
 def power_law(coefficient, exponent, flops):
-    """A quantity that grows as a power of the training budget: coefficient times C^exponent.
+    """A quantity that grows as a power of the training budget, in the unit of the coefficient.
+
+    Equation: coefficient x C^exponent.
+    Parameters: coefficient; exponent; flops, the training budget C (FLOP).
 
     >>> power_law(2, 0.5, 9)
     6.0
@@ -170,7 +169,7 @@ class TrainingRun:
 def training_runs(*uses):
     """Published single-epoch training runs on C4: six the chapter fits, two it holds out, and the others of the same collection.
 
-    Parameters: any of "fit", "holdout", "other" (none: all). Returns a list of TrainingRun.
+    Parameters: uses, any of "fit", "holdout", "other" (none: all). Returns: list of TrainingRun.
 
     >>> [len(training_runs(use)) for use in ("fit", "holdout", "other")]
     [6, 2, 25]
@@ -187,9 +186,10 @@ def training_runs(*uses):
 def read_runs(lines, parameters="parameters", loss="loss", tokens="tokens", flops=None):
     """Training runs from the lines of a comma-separated file with a header.
 
-    Parameters: lines (an open file will do); names of the columns for parameters, final loss (nats/token) and training tokens;
-    flops, the column of the training FLOPs, where tokens are not given: then D = C/(6N).
-    Returns a list of TrainingRun. Raises ValueError for a missing column or a value that is no positive number.
+    Parameters: lines (an open file will do); parameters, loss, tokens: names of the columns for parameters, final loss
+    (nats/token) and training tokens; flops, the column of the training FLOPs, where tokens are not given: then D = C/(6N).
+    Returns: list of TrainingRun.
+    Raises: ValueError for a missing column or a value that is no positive number.
 
     >>> read_runs(["N,C,L", "1e9,1.2e20,2.9"], parameters="N", loss="L", flops="C")[0].tokens
     20000000000.0
@@ -201,7 +201,7 @@ def read_runs(lines, parameters="parameters", loss="loss", tokens="tokens", flop
     runs = []
     for number, row in enumerate(rows, 2):
         n, value, amount = (_number(row[c], c, number) for c in (parameters, loss, flops or tokens))
-        runs.append(TrainingRun(f"line {number}", n, amount / (6 * n) if flops else amount, value, "file"))
+        runs.append(TrainingRun(f"line {number}", n, amount / rule_6n(n, 1) if flops else amount, value, "file"))
     return runs
 
 
@@ -215,11 +215,13 @@ def _number(text, column, line):
 def root_mean_square_error(law, runs):
     """Root mean square of prediction minus observation over runs (nats/token).
 
+    Equation: sqrt(mean of (L(N, D) - L)^2).
+    Parameters: law, a ScalingLaw; runs, TrainingRuns, one or more.
+
     >>> round(root_mean_square_error(published_laws()["chinchilla-refit"], training_runs("holdout")), 3)
     0.229
     """
-    if not runs:
-        raise ValueError("runs must hold at least one run, got none")
+    runs = some(runs, "runs", "run")
     return math.sqrt(math.fsum((loss(law, r.parameters, r.tokens) - r.loss) ** 2 for r in runs) / len(runs))
 
 

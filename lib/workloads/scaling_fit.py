@@ -12,11 +12,14 @@ import numpy as np
 from scipy.optimize import least_squares, minimize_scalar
 
 from .domain import fraction, one_of, positive, whole
+from .generic import ceil
 from .scaling import ScalingLaw
 
 CHAPTER_EXPONENTS = tuple(k / 100 for k in range(10, 61, 5))
 START_EXPONENTS = tuple(np.geomspace(0.02, 1.2, 24))
 DELTA = 1e-3            # Huber threshold on log loss, as in hoffmann2022chinchilla
+STARTS = 3              # cells of the start grid that are refined
+BATCH = 250             # resamples solved at once
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Fit:
 def arrays(runs):
     """Parameters, tokens and losses of runs as three arrays.
 
-    Raises ValueError for fewer than five runs (the law has five unknowns), or where N or D takes one value only.
+    Raises: ValueError for fewer than five runs (the law has five unknowns), or where N or D takes one value only.
     """
     n, d, y = (np.array([getattr(r, name) for r in runs], float) for name in ("parameters", "tokens", "loss"))
     if len(n) < 5 or len(set(n)) < 2 or len(set(d)) < 2:
@@ -64,10 +67,11 @@ def _law(theta, n, d):
 def grid_cells(runs, exponents=CHAPTER_EXPONENTS):
     """Least-squares fits in every cell of an exponent grid, best first.
 
-    For each (alpha, beta): E, A, B minimise sum (L - E - A N^-alpha - B D^-beta)^2; cells with E, A or B <= 0 are left out.
-
-    Parameters: runs; exponents, tried for alpha and for beta alike. Returns a list of Fit, objective in (nats/token)^2.
-    Raises ValueError where no cell has positive coefficients.
+    Equation: for each (alpha, beta), E, A, B minimise sum (L - E - A N^-alpha - B D^-beta)^2; cells with E, A or B <= 0 are left
+    out.
+    Parameters: runs, TrainingRuns; exponents, tried for alpha and for beta alike.
+    Returns: list of Fit, objective in (nats/token)^2.
+    Raises: ValueError where no cell has positive coefficients.
 
     >>> from workloads.scaling import training_runs
     >>> best = grid_cells(training_runs("fit"))[0]
@@ -99,17 +103,24 @@ def _jacobian(theta, log_n, log_d, y, log):
     return slopes / predicted[:, None] if log else slopes
 
 
+def _huber_loss(size, delta):
+    """Huber's loss of each residual, from its absolute value."""
+    return np.where(size <= delta, size**2 / 2, delta * (size - delta / 2))
+
+
 def huber(residuals, delta=DELTA):
-    """Sum of Huber's loss: r^2/2 within delta of zero, delta (|r| - delta/2) beyond.
+    """Sum of Huber's loss, along the last axis.
+
+    Equation: r^2/2 within delta of zero, delta (|r| - delta/2) beyond.
+    Parameters: residuals r (array); delta, the threshold.
 
     >>> float(huber(np.array([1.0, 3.0]), delta=2.0))
     4.5
     """
-    size = np.abs(residuals)
-    return np.sum(np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)), axis=-1)
+    return np.sum(_huber_loss(np.abs(residuals), delta), axis=-1)
 
 
-def _starts(log_n, log_d, y, log, cost, count):
+def _starts(log_n, log_d, y, log, cost):
     """The best cells of a coarse exponent grid as full parameter vectors, by the objective that will be minimised."""
     alphas, betas = _grid(START_EXPONENTS)
     linear, _ = _projections(log_n, log_d, y, alphas, betas, 1 / y if log else None)
@@ -118,53 +129,52 @@ def _starts(log_n, log_d, y, log, cost, count):
     of_n = np.exp(thetas[:, 1:2] - np.outer(alphas, log_n))
     predicted = thetas[:, :1] + of_n + np.exp(thetas[:, 3:4] - np.outer(betas, log_d))
     costs = cost(np.log(predicted / y) if log else predicted - y)
-    return thetas[np.argsort(costs)[:count]]
+    return thetas[np.argsort(costs)[:STARTS]]
 
 
-def _fit(runs, log, delta, lowest, starts):
+def _fit(runs, log, delta, lowest):
     n, d, y = arrays(runs)
     data = (*_centred(n, d), y, log)
     cost = partial(huber, delta=delta)
     how = {"loss": "huber", "f_scale": delta} if np.isfinite(delta) else {}
     bounds = ([lowest, -30, 1e-4, -30, 1e-4], [np.inf, 30, 5, 30, 5])
     ends = [least_squares(_residuals, start, _jacobian, bounds, args=data, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14, **how)
-            for start in _starts(*data, cost, starts)]
+            for start in _starts(*data, cost)]
     best = min(ends, key=lambda end: end.cost)
     return Fit(_law(best.x, n, d), float(cost(best.fun)))
 
 
-def least_squares_fit(runs, intercept="nonnegative", starts=3):
+def least_squares_fit(runs, intercept="nonnegative"):
     """Least squares on the loss, all five coefficients free.
 
-    min sum (L(N, D) - L)^2
-
-    Parameters: runs; intercept "nonnegative" (E >= 0) or "free"; starts, the number of grid cells refined. Returns a Fit with
-    the sum of squares as its objective. With a free E the runs may have no best fit: alpha then stops at its bound of 1e-4.
+    Equation: min sum (L(N, D) - L)^2.
+    Parameters: runs, TrainingRuns; intercept "nonnegative" (E >= 0) or "free".
+    Returns: Fit with the sum of squares as its objective. With a free E the runs may have no best fit: alpha then stops at its
+    bound of 1e-4.
     """
     one_of(intercept, "intercept", ("nonnegative", "free"))
-    fit = _fit(runs, False, np.inf, 0 if intercept == "nonnegative" else -np.inf, whole(starts, "starts", least=1))
+    fit = _fit(runs, False, np.inf, 0 if intercept == "nonnegative" else -np.inf)
     return Fit(fit.law, 2 * fit.objective)
 
 
-def huber_fit(runs, delta=DELTA, starts=3):
+def huber_fit(runs, delta=DELTA):
     """Chinchilla's objective: Huber's loss on the difference of log losses, E >= 0, no start asked of the user.
 
-    min sum huber_delta(log L(N, D) - log L); an infinite delta makes it least squares on log loss.
-
-    Parameters: runs; delta; starts, the number of grid cells refined. Returns a Fit.
+    Equation: min sum huber_delta(log L(N, D) - log L); an infinite delta makes it least squares on log loss.
+    Parameters: runs, TrainingRuns; delta, the threshold. Returns: Fit.
 
     Source: hoffmann2022chinchilla, section 3.3.
     """
     if delta != np.inf:
         positive(delta, "delta")
-    return _fit(runs, True, delta, 0, whole(starts, "starts", least=1))
+    return _fit(runs, True, delta, 0)
 
 
 def profile(runs, alphas):
     """Best least-squares fit for each given alpha, E free: how well the runs tell one alpha from another.
 
-    Parameters: runs; alphas > 0. Returns a list of Fit, objective the sum of squares. A flat objective means that alpha is not
-    identified.
+    Parameters: runs, TrainingRuns; alphas > 0.
+    Returns: list of Fit, objective the sum of squares. A flat objective means that alpha is not identified.
     """
     n, d, y = arrays(runs)
     log_n, log_d = _centred(n, d)
@@ -190,7 +200,7 @@ def _newton_terms(theta, log_n, log_d, log_y, counts, delta):
     of_e, of_n, of_d = shares / total
     residual = top + np.log(total) - log_y
     size = np.abs(residual)
-    cost = np.sum(counts * np.where(size <= delta, size**2 / 2, delta * (size - delta / 2)), axis=1)
+    cost = np.sum(counts * _huber_loss(size, delta), axis=1)
     pull = counts * np.clip(residual, -delta, delta)
     slope = np.stack([of_e, of_n, -log_n * of_n, of_d, -log_d * of_d], axis=1)
     gradient = (slope @ pull[..., None])[..., 0]
@@ -240,12 +250,13 @@ def _resample_fits(start, log_n, log_d, log_y, counts, delta):
     return theta
 
 
-def bootstrap(runs, fit, resamples=1000, seed=0, delta=DELTA, batch=250):
+def bootstrap(runs, fit, resamples=1000, seed=0, delta=DELTA):
     """Coefficients of Huber fits to runs drawn again with replacement: their spread is the sampling uncertainty.
 
-    Parameters: runs; the Huber fit to all of them, the start of every resample; number of resamples; seed; delta; how many are
-    solved at once. Returns an array (resamples, 5) of E, A, alpha, B, beta.
-    Assumes the runs are independent draws from those one might have trained; a resample that holds two sizes says little.
+    Parameters: runs, TrainingRuns; fit, the Huber fit to all of them, from which every resample starts; number of resamples; seed;
+    delta, the threshold.
+    Returns: array (resamples, 5) of E, A, alpha, B, beta.
+    Assumptions: the runs are independent draws from those one might have trained; a resample that holds two sizes says little.
     """
     n, d, y = arrays(runs)
     (log_n, log_d), law = _centred(n, d), fit.law
@@ -253,13 +264,15 @@ def bootstrap(runs, fit, resamples=1000, seed=0, delta=DELTA, batch=250):
              np.log(law.B) - law.beta * np.log(d).mean(), law.beta]
     counts = np.random.default_rng(seed).multinomial(len(y), np.full(len(y), 1 / len(y)), size=whole(resamples, "resamples", least=1))
     theta = np.concatenate([_resample_fits(start, log_n, log_d, np.log(y), part, positive(delta, "delta"))
-                            for part in np.array_split(counts, -(-resamples // batch))])
+                            for part in np.array_split(counts, ceil(resamples / BATCH))])
     e, a, alpha, b, beta = theta.T
     return np.stack([np.exp(e), np.exp(a + alpha * np.log(n).mean()), alpha, np.exp(b + beta * np.log(d).mean()), beta], axis=1)
 
 
 def interval(samples, level=0.95):
     """Central percentile interval (low, high) of the samples along their first axis.
+
+    Parameters: samples (array); level, the share of the samples inside, in (0, 1].
 
     >>> [round(float(x), 6) for x in interval(np.arange(101.0), level=0.9)]
     [5.0, 95.0]

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from itertools import product
 from math import inf, log
 
-from .domain import finite, nonnegative, one_of, positive, whole
+from .domain import finite, nonnegative, one_of, positive, some, whole
 from .metrics import nearest_rank, request_seconds, ttft
 from .steptime import TICKS
 
@@ -95,15 +95,15 @@ def p95_times(run):
 
 
 def outstanding(run, time):
-    """Requests that have arrived and not ended at a time (s)."""
+    """Requests that have arrived and not ended at a time (count). Parameters: run, a `Run`; time (s)."""
     finite(time, "time", "s")
     return sum(r.arrival <= time < r.last for r in run.requests)
 
 
 class _Row:
     """State of a request in an engine. known = prompt + returned tokens; target = tokens to compute before it decodes (again)."""
-    __slots__ = ("index", "arrival", "prompt", "end", "known", "computed", "target", "scheduled", "first", "last", "preemptions",
-                 "offset", "finish")
+    __slots__ = ("arrival", "computed", "end", "finish", "first", "index", "known", "last", "offset", "preemptions", "prompt", "scheduled",
+                 "target")
 
     def __init__(self, index, arrival):
         seconds, parts = arrival.time.as_integer_ratio()
@@ -127,9 +127,7 @@ class _Row:
 
 
 def _rows(load, engine):
-    load, previous = tuple(load), 0
-    if not load:
-        raise ValueError("load must hold at least one arrival, got none")
+    load, previous = some(load, "load", "arrival"), 0
     for time, request, _ in load:
         if nonnegative(time, "arrival", "s") < previous:
             raise ValueError(f"arrivals (s) must be in order, got {time!r} after {previous!r}")
@@ -154,7 +152,8 @@ def serve_stepwise(load, engine, step_time):
     """Run of a load on one replica, one engine step after the other. Slow and plain: the reference for `serve`.
 
     Parameters: load, a sequence of `arrivals.Arrival` in order of time; engine, an `Engine`; step_time, a `steptime.StepTime`.
-    Returns: Run. Raises: ValueError for an empty or unsorted load and for a request beyond the pool or the length limit.
+    Returns: Run.
+    Raises: ValueError for an empty or unsorted load and for a request beyond the pool or the length limit.
     """
     load, rows = _rows(load, engine)
     coming, waiting, running, timeline = deque(rows), deque(), [], []
@@ -363,21 +362,25 @@ def serve(load, engine, step_time):
 
 
 def relative_errors(run, measured):
-    """Predicted over measured minus 1, for each of the four times, as a dict (dimensionless)."""
+    """Predicted over measured minus 1, for each time of `p95_times`, as a dict (dimensionless).
+
+    Parameters: run, a `Run`; measured, a `replay.Measured`. Raises: ValueError for a measured time that is not above 0.
+    """
     return {name: value / positive(getattr(measured, name), name, "s") - 1 for name, value in p95_times(run).items()}
 
 
 def calibrate(engine, step_time, observations, factors=2):
     """Step time whose MFU and MBU fit observed times best: least squares of the logarithms.
 
-    observations: (load, `replay.Measured`) pairs. factors 1: one share for both; 2: two. Searched on grids, each finer and around the best
-    point of the one before, down to 0.001: the schedule is chaotic, so neither a gradient nor a finer share means anything.
-    Two shares trade against each other along a valley that four times of one load hardly close; check them against times of single steps.
+    Parameters: engine, an `Engine`; step_time, the `StepTime` whose shares are replaced; observations, (load, `replay.Measured`) pairs;
+    factors 1: one share for both; 2: two.
+    Returns: StepTime. Searched on grids, each finer and around the best point of the one before, down to 0.001: the schedule is chaotic,
+    so neither a gradient nor a finer share means anything. Two shares trade against each other along a valley that four times of one load
+    hardly close; check them against times of single steps.
+    Raises: ValueError without observations, or where every share predicts a time of 0.
     """
     one_of(factors, "factors", (1, 2))
-    observations, known = list(observations), {}
-    if not observations:
-        raise ValueError("observations must hold at least one load with its measurement, got none")
+    observations, known = some(observations, "observations", "load with its measurement"), {}
 
     def misfit(shares):
         if shares not in known:

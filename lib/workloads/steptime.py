@@ -39,7 +39,7 @@ class StepTime:
 
     def __post_init__(self):
         for name in ("linear_flops", "head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"):
-            nonnegative(getattr(self, name), name)
+            nonnegative(getattr(self, name), name, "FLOP" if name.endswith("flops") else "B")
         one_of(self.form, "form", ("sum", "max"))
         positive(self.span(1, 1, 1), "time of a step", "ticks")
 
@@ -78,8 +78,9 @@ def step_time(model, accelerator, mfu=1, mbu=1, form="sum", precision="bf16", by
     """The `StepTime` of a dense model with ordinary attention on an accelerator.
 
     Parameters: model, a `models.Model`; accelerator, a `hardware.Accelerator`; mfu, mbu and form as in `StepTime`; precision of the peak;
-    bytes_per_value (B) of weights and KV. Left out: the embedding rows a step looks up (below 1e-4 of the bytes).
-    Raises ValueError for experts (the weights read depend on the rows of a step) and for MLA (a pair's cost depends on the stage).
+    bytes_per_value (B) of weights and KV.
+    Assumptions: the embedding rows that a step looks up are left out (below 1e-4 of the bytes).
+    Raises: ValueError for experts (the weights read depend on the rows of a step) and for MLA (a pair's cost depends on the stage).
 
     >>> from workloads.hardware import accelerator
     >>> from workloads.models import model
