@@ -8,12 +8,11 @@ import functools
 import gzip
 import http.server
 import os
-import shutil
 import sys
 import threading
 from statistics import median
 
-from conftest import SITE, Quiet
+from conftest import SITE, Quiet, chromium
 from playwright.sync_api import sync_playwright
 from workloads.calculators import CALCULATORS
 
@@ -48,7 +47,7 @@ def values(name, count):
 
 
 def main():
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = chromium.program()
     if not program or not (SITE / "_static/calculators/lib.zip").exists():
         print("calculators: no Chromium, or no site with live parts: nothing measured")
         return 0

@@ -49,5 +49,5 @@ if __name__ == "__main__":
     if "--measure" in sys.argv:
         print(json.dumps(measured()))
     else:
-        for what, above, below, sign, goal, note in benches():
+        for what, above, below, sign, goal, _ in benches():
             print(f"{what}: {above:.3f} s over {1e6 * below:.1f} µs = {above / below:,.0f} (goal {sign} {goal:,})")

@@ -7,14 +7,13 @@ clock stops at the output of the first cell that has one.
 import functools
 import gzip
 import http.server
-import shutil
 import sys
 import threading
 import time
 from statistics import median
 from urllib.parse import urlsplit
 
-from conftest import SITE, Quiet
+from conftest import SITE, Quiet, chromium
 from playwright.sync_api import sync_playwright
 from test_lite import run_all
 
@@ -57,7 +56,7 @@ def first_output(context, address):
 
 
 def main():
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = chromium.program()
     if not program or not (SITE / "lite/inputs").exists():
         print("live notebooks: no Chromium, or a site without them: nothing measured")
         return 0

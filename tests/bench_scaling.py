@@ -16,7 +16,6 @@ from dataclasses import astuple
 
 import numpy as np
 from scipy.optimize import minimize
-
 from workloads import scaling, scaling_fit
 
 STARTS, RESAMPLES, SEED = 150, 40, 42

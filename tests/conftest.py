@@ -1,7 +1,7 @@
 """Shared by the tests of the built site: where it is, a server for it, a browser that reaches nothing but that server."""
 import functools
 import http.server
-import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +13,8 @@ settings.load_profile("no deadline")
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build/html"
+sys.path.insert(0, str(ROOT / "book/_site"))
+import chromium
 
 
 def site_pages():
@@ -38,12 +40,10 @@ def served():
 @pytest.fixture(scope="session")
 def browser():
     sync_api = pytest.importorskip("playwright.sync_api")
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    program = chromium.program()
     if not program:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium): the pages were not opened in a browser")
-    offline = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
     with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=[offline, *quiet])
+        started = playwright.chromium.launch(executable_path=program, args=[chromium.OFFLINE, *chromium.QUIET])
         yield started
         started.close()

@@ -28,7 +28,7 @@ STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
 
 def unit_tests():
     """Test files that need nothing but the library, and the modules' doctests."""
-    return sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("tests/test_*.py") if not ELSEWHERE.search(p.name)) + ["lib/workloads"]
+    return [*sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("tests/test_*.py") if not ELSEWHERE.search(p.name)), "lib/workloads"]
 
 
 def surroundings(number):
@@ -116,4 +116,4 @@ if __name__ == "__main__":
     options.add_argument("parts", nargs="*", default=["orders", "pythons", "builds"])
     chosen = options.parse_args()
     parts = {"orders": lambda: orders(chosen.runs), "pythons": pythons, "builds": builds}
-    sys.exit(not all([parts[name]() for name in chosen.parts]))
+    sys.exit(not all(parts[name]() for name in chosen.parts))

@@ -1,11 +1,11 @@
 import math
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workloads import arrivals, requests
 from workloads.arrivals import Client, Window
 from workloads.requests import Request
@@ -69,7 +69,7 @@ def test_interleaving_gives_the_order_of_the_recorded_replay():
 def test_uniform_gaps_are_equal_and_poisson_gaps_vary_as_their_mean():
     assert arrivals.gap_cv(arrivals.uniform_times(4, 100)) == 0
     times = arrivals.poisson_times(4, 20_000, seed=2)
-    gaps = sorted(b - a for a, b in zip(times, times[1:]))
+    gaps = sorted(b - a for a, b in pairwise(times))
     assert len(times) / 20_000 == pytest.approx(4, rel=0.02)
     assert arrivals.gap_cv(times) == pytest.approx(1, rel=0.02)
     for share in (0.25, 0.5, 0.9):                                     # quantiles of the exponential distribution
@@ -114,7 +114,7 @@ def test_types_do_not_follow_the_gaps_when_both_have_the_same_seed():
     times = arrivals.poisson_times(4, 5000, seed=8)
     drawn = arrivals.sampled(UNIFORM, times, seed=8)
     gaps = {LONG_INPUT: [], LONG_OUTPUT: []}
-    for before, after in zip(drawn, drawn[1:]):
+    for before, after in pairwise(drawn):
         gaps[after.request].append(after.time - before.time)
     means = [sum(g) / len(g) for g in gaps.values()]
     assert means[0] == pytest.approx(means[1], rel=0.06)
@@ -158,7 +158,8 @@ def test_counts_lose_nothing():
     lambda: arrivals.poisson_times(0, 10, 1), lambda: arrivals.gamma_times(4, 0, 10, 1), lambda: arrivals.on_off_times(4, 0, 1, 10),
     lambda: arrivals.replayed_times([0, 2, 1]), lambda: arrivals.replayed_times([float("nan")]), lambda: arrivals.gap_cv([1, 2]),
     lambda: Client("silent", ((LONG_INPUT, 0),), (1,)), lambda: Client("back", ((LONG_INPUT, 1),), (-1,)),
-    lambda: Client("smooth", ((LONG_INPUT, 1),), (1,), cv=0), lambda: arrivals.gap_cv([1, 1, 1, 1]), lambda: arrivals.counts([1], 0, 4), lambda: arrivals.overall_mean([], lambda r: r.new)])
+    lambda: Client("smooth", ((LONG_INPUT, 1),), (1,), cv=0), lambda: arrivals.gap_cv([1, 1, 1, 1]), lambda: arrivals.counts([1], 0, 4),
+    lambda: arrivals.overall_mean([], lambda r: r.new)])
 def test_impossible_loads_are_refused(call):
     with pytest.raises(ValueError):
         call()

@@ -63,7 +63,7 @@ def test_a_starter_tells_its_student_what_to_do(exercise):
     assert "YOUR CODE HERE" in texts and "YOUR ANSWER HERE" in texts and "from workloads.answers import answer" in texts
     for cell in cells:
         if assignment.locked(cell):
-            assert re.search(r"^ *assert ", assignment.source(cell), re.M), "a test shows what it looks at"
+            assert re.search(r"^ *assert ", assignment.source(cell), re.MULTILINE), "a test shows what it looks at"
             assert cell["metadata"]["editable"] is False and cell["metadata"]["deletable"] is False
 
 
@@ -134,8 +134,8 @@ def test_a_wrong_assignment_is_refused_in_one_line(tmp_path, arguments, said):
 def test_commands_on_the_pages_exist(page):
     """Targets and variables of make, tools and folders that the page names."""
     text, makefile = (ROOT / f"book/{page}.md").read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"(?<!`)\bmake (?:-C \S+ )?([a-z][a-z-]+)(?=\s+[A-Z]+=|\s*$|`)", text, re.M)):
-        assert re.search(rf"^{target}:", makefile, re.M), target
+    for target in set(re.findall(r"(?<!`)\bmake (?:-C \S+ )?([a-z][a-z-]+)(?=\s+[A-Z]+=|\s*$|`)", text, re.MULTILINE)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
     for variable in set(re.findall(r"\b([A-Z]{5,})=", text)):
         assert f"$({variable})" in makefile, variable
     for tool in set(re.findall(r"book/_site/\w+\.py|lib/[\w/.]+\.json|requirements\.txt|constraints\.txt", text)):

@@ -5,9 +5,20 @@ from fractions import Fraction as F
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from workloads.attempts import (Attempts, all_fail, attempts_used, break_even_success, cost_per_success, cost_ratio, handoff_cost,
-                                handoff_share, parallel_cost_per_success, solved_within, stopped_cost_per_success, success_ratio_needed)
+from workloads.attempts import (
+    Attempts,
+    all_fail,
+    attempts_used,
+    break_even_success,
+    cost_per_success,
+    cost_ratio,
+    handoff_cost,
+    handoff_share,
+    parallel_cost_per_success,
+    solved_within,
+    stopped_cost_per_success,
+    success_ratio_needed,
+)
 
 rates = st.fractions(F(1, 50), 1, max_denominator=50)
 shares = st.fractions(0, 1, max_denominator=50)

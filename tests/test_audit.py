@@ -10,7 +10,7 @@ from workloads.page import CHECKS
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site"))
-import audit  # noqa: E402
+import audit
 
 
 def test_pages_check_and_show_what_the_finished_sections_hold():

@@ -9,14 +9,15 @@ from conftest import SITE, site_pages
 PAGES = [page for page in site_pages() if page != "index.html"]      # that one only leads to the first page
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 MOST_BYTES = 400_000          # of a page with all that it loads, compressed, without its figures
-FIGURE = re.compile(rb'<figure class="wl-figure".*?</svg>', re.S)
+FIGURE = re.compile(rb'<figure class="wl-figure".*?</svg>', re.DOTALL)
 
 MEASURE = """() => {
   const luminance = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number); return (0.2126*r + 0.7152*g + 0.0722*b) / 255; };
   const style = getComputedStyle(document.body), box = e => e.getBoundingClientRect();
   return {
     wider: document.documentElement.scrollWidth - innerWidth,
-    sticking: [...document.querySelectorAll("article.bd-article > *, article.bd-article > section > *")].filter(e => box(e).right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)),
+    sticking: [...document.querySelectorAll("article.bd-article > *, article.bd-article > section > *")].filter(
+      e => box(e).right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80)),
     paper: luminance(style.backgroundColor), ink: luminance(style.color),
     formulas: document.querySelectorAll("article .math").length,
     set: [...document.querySelectorAll("article .math .katex-html")].filter(e => e.textContent.trim()).length,

@@ -6,7 +6,6 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads import budgets, flops, models, scaling
 from workloads.budgets import ExpertLayers, TaskType
 from workloads.tables import table
@@ -71,8 +70,8 @@ def test_a_saving_that_may_vanish_has_no_upper_break_even(lowest):
     assert budgets.break_even_range((10, 20), (lowest, 2)) == (5, None)
 
 
-@given(amounts, amounts, amounts)
-def test_the_saving_needed_breaks_even_at_that_volume(extra, tasks, _):
+@given(amounts, amounts)
+def test_the_saving_needed_breaks_even_at_that_volume(extra, tasks):
     assert budgets.break_even_tasks(extra, budgets.saving_needed(extra, tasks)) == pytest.approx(tasks)
 
 

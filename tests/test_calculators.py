@@ -24,7 +24,7 @@ from workloads.models import model
 from workloads.scaling import loss, published_laws
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
-from workloads_site import calculators as site  # noqa: E402
+from workloads_site import calculators as site
 
 NAMES = list(CALCULATORS)
 close = lambda value: pytest.approx(value, rel=1e-12)

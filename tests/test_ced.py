@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads.ced import DEEPSEEK_V41_FLASH as FLASH
 from workloads.ced import ced_prefill_flops, ced_token_layers, clipped_half_pairs, clipped_pairs, full_token_layers
 

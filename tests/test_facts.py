@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import sympy
-
 from workloads import tables
 from workloads.hardware import Accelerator, accelerator, accelerators
 from workloads.models import Model, RecurrentModel, active_parameters, matrices, model, models, parameters

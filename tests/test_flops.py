@@ -7,7 +7,6 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workloads.flops import Flops, attention_flops_per_pair, decode_step, forward, pairs, rule_2n, rule_4n, rule_6n, training
 from workloads.models import Model, active_parameters, model, parameters
 

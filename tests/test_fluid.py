@@ -1,8 +1,9 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from workloads import arrivals, fluid, flops, hardware, memory, models
+from workloads import arrivals, flops, fluid, hardware, memory, models
 from workloads.fluid import Piece
 from workloads.requests import Request
 
@@ -52,7 +53,7 @@ def test_work_is_conserved_served_work_counted_on_its_own(pieces, start):
 def test_corners_are_in_order_and_the_lines_between_them_have_the_rates_slopes(pieces, start):
     path = fluid.backlog_path(pieces, start)
     slopes = {p.arrival_rate - p.service_rate for p in pieces} | {0}
-    for (t0, q0), (t1, q1) in zip(path, path[1:]):
+    for (t0, q0), (t1, q1) in pairwise(path):
         assert t1 >= t0 and q1 >= 0
         if t1 > t0:
             assert min(abs((q1 - q0) / (t1 - t0) - slope) for slope in slopes) < 1e-6

@@ -24,9 +24,30 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-
-from workloads import arrivals, attempts, budgets, ced, decision, diffusion, fluid, hardware, memory, metrics, models, replay, requests
-from workloads import rlcycle, rlstep, scaling, serving, steptime, streaming, taskgraph, training, vision
+from workloads import (
+    arrivals,
+    attempts,
+    budgets,
+    ced,
+    decision,
+    diffusion,
+    fluid,
+    hardware,
+    memory,
+    metrics,
+    models,
+    replay,
+    requests,
+    rlcycle,
+    rlstep,
+    scaling,
+    serving,
+    steptime,
+    streaming,
+    taskgraph,
+    training,
+    vision,
+)
 
 LIBRARY = Path(__file__).parents[1] / "lib/workloads"
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -269,7 +290,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "engine": (engine, []),
     "step_time": (step_time, []),
     "load": (load, [[]]),
-    "observations": (st.builds(lambda l, m: [(l, m)], load, measured), [[]]),
+    "observations": (st.builds(lambda sent, seen: [(sent, seen)], load, measured), [[]]),
     "line": (st.tuples(st.floats(0, 100), st.floats(0, 100)), []),
     "step": (rl_step, []),
     "breakdown": (breakdown, []),
@@ -447,7 +468,7 @@ def power(unit, dimension):
 
 def scaled(value, factor):
     """A value whose every number is multiplied by a factor, within lists and shapes of the library."""
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, (bool, str)):
         return value
     if isinstance(value, (int, float)):
         return value * factor
@@ -467,7 +488,7 @@ def scaled(value, factor):
         return dataclasses.replace(value, **{n: getattr(value, n) * factor ** (1 if u == "s" else -1) for n, u in given_units.items()})
     assert isinstance(value, (list, tuple)), type(value)
     return (
-        type(value)(*map(lambda v: scaled(v, factor), value))
+        type(value)(*(scaled(v, factor) for v in value))
         if hasattr(value, "_fields")
         else type(value)(scaled(v, factor) for v in value)
     )
@@ -588,7 +609,8 @@ def test_shapes_do_not_change_once_made(module):
 
 
 # --------------------------------------------------------------------------------------------------------------------------- edges
-EDGES = {"n0": [0], "n1": [1], "n2": [2], "few": [1], "few0": [0], "nonneg": [0], "share": [1], "share0": [0, 1], "side": [32], "fours": [4]}
+EDGES = {"n0": [0], "n1": [1], "n2": [2], "few": [1], "few0": [0], "nonneg": [0], "share": [1], "share0": [0, 1], "side": [32],
+    "fours": [4]}
 EDGES |= {"sixteens": [16], "one_to_four": [1, 4], "chunks": [1], "span": [0], "rate": [0], "hundreds": [9]}
 
 

@@ -12,9 +12,9 @@ import pytest
 from conftest import ROOT, SITE, site_pages
 
 sys.path.insert(0, str(ROOT / "book/_site"))
-import assignment  # noqa: E402
-import lite  # noqa: E402
-import notebooks  # noqa: E402
+import assignment
+import lite
+import notebooks
 
 LIVE = SITE / "lite"
 built = pytest.mark.skipif(not (LIVE / "inputs").exists(), reason="the site has no live notebooks: `make book` makes them, or says why not")
@@ -37,6 +37,7 @@ def run_all(page):
         except Late:
             if last:
                 raise
+    return None
 
 
 # what the browser has kept of a notebook that was saved
@@ -101,7 +102,7 @@ class Tab:
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
 
     def run_all(self, seconds=300):
-        """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed. Patience for a busy machine."""
+        """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed. A busy machine takes long."""
         run_all(self.page)
         for _ in range(2 * seconds):
             self.page.wait_for_timeout(500)
@@ -109,8 +110,8 @@ class Tab:
             nb = self.page.evaluate(KEPT, self.path)
             if nb and (
                 errors(nb)
-                or all(c["execution_count"] for c in code(nb))
-                and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']")
+                or (all(c["execution_count"] for c in code(nb))
+                and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']"))
             ):
                 self.page.keyboard.press("Control+s")
                 self.page.wait_for_timeout(300)
@@ -413,19 +414,19 @@ def test_the_installing_cell_calls_pip_only_where_the_library_is_missing():
     nb = notebooks.place_install(notebook(), "git+https://example.org/a/b@main#subdirectory=lib")
     text = TransformerManager().transform_cell(nb.cells[1].source)
 
-    class Shell:
-        called = []
+    called = []
 
+    class Shell:
         def run_line_magic(self, *call):
-            self.called.append(call)
+            called.append(call)
 
     def missing(*_):
         raise ModuleNotFoundError
 
     exec(text, {"get_ipython": Shell})
-    assert not Shell.called
+    assert not called
     exec(text, {"get_ipython": Shell, "__builtins__": {"__import__": missing, "ModuleNotFoundError": ModuleNotFoundError}})
-    assert Shell.called == [("pip", 'install -q "git+https://example.org/a/b@main#subdirectory=lib"')]
+    assert called == [("pip", 'install -q "git+https://example.org/a/b@main#subdirectory=lib"')]
 
 
 def test_a_live_copy_has_no_installing_cell():

@@ -40,7 +40,7 @@ def test_all_notebooks_without_numpy_give_their_stored_outputs():
         kept = code(book[path])
         for source, now, then in zip(runs[path], cells, kept):
             failed = [o["evalue"] for o in now if o["output_type"] == "error"]
-            if failed or not assignment.role(then, "grade") and not agree(now, then["outputs"]):
+            if failed or (not assignment.role(then, "grade") and not agree(now, then["outputs"])):
                 differing.append((path, source, failed))
         assert len(cells) == len(kept) or differing
     assert found.keys() == runs.keys() and not differing

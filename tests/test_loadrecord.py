@@ -6,7 +6,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads import arrivals, loadrecord, replay, streaming
 from workloads.loadrecord import InteractiveRecord, LearningRecord, MediaRecord, ModelCall, ToolCall
 from workloads.requests import Request

@@ -6,10 +6,17 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads.memory import (
-    RECIPES, TrainingBytes, decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, state_bytes, training_state_bytes,
-    weight_bytes, weights_read_per_step,
+    RECIPES,
+    TrainingBytes,
+    decode_traffic,
+    kv_bytes,
+    kv_bytes_per_token,
+    sequences_that_fit,
+    state_bytes,
+    training_state_bytes,
+    weight_bytes,
+    weights_read_per_step,
 )
 from workloads.models import Model, model, models, parameters
 

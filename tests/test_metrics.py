@@ -4,7 +4,6 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workloads import metrics
 from workloads.metrics import Chunk, Events, Objectives
 
@@ -38,7 +37,7 @@ def test_request_time_is_first_token_plus_the_intervals(steps, output):
 @settings(deadline=None)
 @given(gaps, st.fractions(0, 50))
 def test_a_longer_queue_delays_the_first_token_and_leaves_the_pace_alone(steps, wait):
-    short, long = events(steps), events(steps[:1] + [steps[1] + wait] + steps[2:])
+    short, long = events(steps), events([*steps[:1], steps[1] + wait, *steps[2:]])
     assert metrics.ttft(long.arrival, long.first) == metrics.ttft(short.arrival, short.first) + wait
     assert metrics.mean_token_interval(long.first, long.last, 5) == metrics.mean_token_interval(short.first, short.last, 5)
 

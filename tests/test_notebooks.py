@@ -40,7 +40,7 @@ def problems(nb):
         if c.source.rstrip().endswith(";"):
             yield f"trailing semicolon in: {c.source[:60]}"
         shows = any(word in c.source for word in ("say(", "table(", "check(", "given(", "@figure("))
-        if shows and not c.outputs and not re.search(r"^\s*def ", c.source, re.M):
+        if shows and not c.outputs and not re.search(r"^\s*def ", c.source, re.MULTILINE):
             yield f"no stored output in: {c.source[:60]}"
 
 
@@ -58,7 +58,8 @@ def test_a_stored_notebook_is_in_the_normal_form(path):
 @every(CHAPTERS + EXERCISES)
 def test_a_page_names_its_sections_and_minutes(path):
     meta = read(path).metadata["workloads"]
-    assert meta["document"] in ("ground", "flop-accounting", "workloads") and isinstance(meta["sections"], list) and 1 <= meta["minutes"] <= 60
+    assert meta["document"] in ("ground", "flop-accounting", "workloads") and isinstance(meta["sections"],
+        list) and 1 <= meta["minutes"] <= 60
 
 
 @every(CHAPTERS + EXERCISES)
@@ -73,7 +74,8 @@ FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:\\.|[^$\\\n])+)\$")
 
 def prose_in_formulas(text):
     """Formulas that begin with a number or a slash and hold words: most likely two amounts of money and what stands between them."""
-    return [f for f in FORMULA.findall(text) if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "", f))]
+    return [f for f in FORMULA.findall(text) if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "",
+        f))]
 
 
 @every(CHAPTERS + EXERCISES)

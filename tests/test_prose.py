@@ -8,7 +8,7 @@ from workloads import ledger
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site"))
-import prose  # noqa: E402
+import prose
 
 
 @pytest.mark.parametrize("path", prose.every_notebook(), ids=lambda p: p.relative_to(ROOT).as_posix())

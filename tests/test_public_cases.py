@@ -2,7 +2,6 @@
 from dataclasses import replace
 
 import pytest
-
 from workloads.flops import rule_6n, training
 from workloads.hardware import accelerator
 from workloads.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, training_state_bytes, weights_read_per_step

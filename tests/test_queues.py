@@ -6,7 +6,6 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workloads import arrivals, queues
 
 
@@ -61,7 +60,7 @@ def test_kingman_knows_the_spread_of_the_gaps_but_not_their_order():
     waits = queues.fifo_waits(times, [service] * len(times))
     assert sum(waits) / len(waits) > 4 * predicted
 
-    gaps = [b - a for a, b in zip(times, times[1:])]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     random.Random(1).shuffle(gaps)                                     # the same gaps in no order
     shuffled = queues.fifo_waits(list(itertools.accumulate(gaps)), [service] * len(gaps))
     assert sum(shuffled) / len(shuffled) == pytest.approx(predicted, rel=0.15)
@@ -86,7 +85,7 @@ def test_total_wait_of_one_server_does_not_depend_on_order_when_services_are_equ
     times = list(itertools.accumulate(gap for gap, _ in pairs))
     waits = queues.fifo_waits(times, [3] * len(times))
     finish = [t + w + 3 for t, w in zip(times, waits)]
-    assert all(b - a >= 3 for a, b in zip(finish, finish[1:]))         # one at a time
+    assert all(b - a >= 3 for a, b in itertools.pairwise(finish))         # one at a time
     assert all(w >= 0 for w in waits)
 
 

@@ -3,14 +3,13 @@ import math
 import random
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from statistics import fmean, pstdev
 
 import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workloads import flops, hardware, models, rlcycle, rlstep, taskgraph
 from workloads.rlcycle import CARRIED, Role
 
@@ -55,7 +54,7 @@ def test_a_role_outside_the_loop_does_not_lengthen_it():
 def ticks(roles, rounds, staleness):
     """Every second, each role that is free and finds its inputs starts its next round. Returns {(name, round): (start, end)}, lags."""
     writer = {data: role.name for role in roles for data in role.writes}
-    ends, starts, busy, version, lags = {}, {}, {}, 0, []
+    ends, starts, busy, lags = {}, {}, {}, []
     for now in range(100_000):
         progress = True
         while progress:                                      # roles without duration pass work on within the same second
@@ -81,6 +80,7 @@ def ticks(roles, rounds, staleness):
                     progress = True
         if all(busy[role.name][0] == rounds for role in roles):
             return {key: (starts[key], ends[key]) for key in ends}, lags
+    return None
 
 
 @settings(max_examples=120, deadline=None)
@@ -184,7 +184,7 @@ def test_reward_and_transfer_are_counted_once():
 
 @pytest.mark.parametrize("roles, name", [
     ((), "generating"), (loop(1, 2) + loop(3), "names"),
-    (loop(1, 2) + (Role("x", 1, (), ("d1",)),), "data that roles write"),
+    ((*loop(1, 2), Role("x", 1, (), ("d1",))), "data that roles write"),
     ((Role("a", 1, (CARRIED,), ("x",)),), "generating"), ((Role("a", 1, (), (CARRIED,)),), "generating"),
     ((Role("a", 1, (CARRIED,), ("x",)), Role("b", 1, ("y",), (CARRIED,))), "lead"),
     ((Role("a", 1, (CARRIED, "y"), ("x",)), Role("b", 1, ("x",), ("y", CARRIED))), "cycle")])
@@ -433,9 +433,9 @@ def test_no_scheme_beats_one_copy_over_one_link(replicas, pieces):
 
 
 def test_the_best_number_of_pieces_is_where_the_algebra_puts_it():
-    c, r, m, b, l = sympy.symbols("c r M B l", positive=True)
-    best = sympy.solve(sympy.diff((r + c - 1) * (m / (c * b) + l), c), c)
-    value = float(best[0].subs({r: 9, m: 16e9, b: 50e9, l: 0.001}))
+    c, r, m, b, latency = sympy.symbols("c r M B l", positive=True)
+    best = sympy.solve(sympy.diff((r + c - 1) * (m / (c * b) + latency), c), c)
+    value = float(best[0].subs({r: 9, m: 16e9, b: 50e9, latency: 0.001}))
     seconds = [rlcycle.weight_sync(16e9, 9, 50e9, "ring", n, latency=0.001).seconds for n in range(1, 200)]
     assert abs(1 + seconds.index(min(seconds)) - value) < 1
 
@@ -480,7 +480,7 @@ def test_example_3_4_difference_is_rounded_after_subtracting():
 
 def test_cost_of_a_round_is_a_straight_line_in_the_responses():
     totals = [example(n).step_flops for n in (16, 32, 48, 64)]
-    assert {b - a for a, b in zip(totals, totals[1:])} == {totals[1] - totals[0]}
+    assert {b - a for a, b in pairwise(totals)} == {totals[1] - totals[0]}
     assert totals[0] - (totals[1] - totals[0]) == example(32).training_flops
 
 

@@ -6,13 +6,22 @@ import pytest
 import sympy
 from hypothesis import assume, given
 from hypothesis import strategies as st
-
 from workloads.flops import decode_step, forward
 from workloads.hardware import accelerator
 from workloads.memory import decode_traffic
 from workloads.models import model
 from workloads.roofline import (
-    attainable, compute_bound_context, compute_seconds, critical_batch, intensity, mbu, mfu, regime, ridge, roofline_seconds, speedup,
+    attainable,
+    compute_bound_context,
+    compute_seconds,
+    critical_batch,
+    intensity,
+    mbu,
+    mfu,
+    regime,
+    ridge,
+    roofline_seconds,
+    speedup,
     transfer_seconds,
 )
 

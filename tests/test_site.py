@@ -15,7 +15,8 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.ids, self.twice, self.references, self.loads, self.images, self.figures, self.title, self.redirect = set(), [], [], [], [], [], "", None
+        self.ids, self.title, self.redirect = set(), "", None
+        self.twice, self.references, self.loads, self.images, self.figures = [], [], [], [], []
         self.stack = []
         self.headings = 0
         self.feed(path.read_text(encoding="utf8"))
@@ -34,7 +35,8 @@ class Page(HTMLParser):
         for key in ("href", "src", "xlink:href"):
             if a.get(key) is not None:
                 self.references.append(a[key])
-                if tag in ("script", "img", "iframe", "source", "image") or (tag == "link" and a.get("rel") in ("stylesheet", "preload", "icon")):
+                if tag in ("script", "img", "iframe", "source", "image") or (
+                        tag == "link" and a.get("rel") in ("stylesheet", "preload", "icon")):
                     self.loads.append(a[key])
         if tag == "img":
             self.images.append(a)

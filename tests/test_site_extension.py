@@ -8,14 +8,17 @@ import pytest
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
-from workloads_site import cells, figures, maths  # noqa: E402
+from workloads_site import cells, figures, maths
 
 needs_katex = pytest.mark.skipif(not maths.KATEX.is_dir(), reason="KaTeX is not installed: run `make book`")
 
 FORMULAS = [
-    r"C = 6 N D", r"\lceil n/p \rceil + \lfloor x \rfloor", r"\operatorname{softmax}(QK^\top/\sqrt{d})", r"10^{12}\,\mathrm{FLOP/s}", r"\$0.30",
-    r"f(n) = \begin{cases} n(n+1)/2 & \text{if causal} \\ n^2 & \text{otherwise} \end{cases}", r"\mathbf{x} \in \mathbb{R}^{d}", r"\hat{\eta} \approx 41\,\%",
-    r"\underbrace{2N}_{\text{per token}} D", r"\sum_{\ell=1}^{L} \int_0^T \prod_i x_i \,\mathrm{d}t", r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}",
+    r"C = 6 N D", r"\lceil n/p \rceil + \lfloor x \rfloor", r"\operatorname{softmax}(QK^\top/\sqrt{d})", r"10^{12}\,\mathrm{FLOP/s}",
+    r"\$0.30",
+    r"f(n) = \begin{cases} n(n+1)/2 & \text{if causal} \\ n^2 & \text{otherwise} \end{cases}", r"\mathbf{x} \in \mathbb{R}^{d}",
+    r"\hat{\eta} \approx 41\,\%",
+    r"\underbrace{2N}_{\text{per token}} D", r"\sum_{\ell=1}^{L} \int_0^T \prod_i x_i \,\mathrm{d}t",
+    r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}",
     r"\displaystyle \frac{2 \left(3 D N \left(n^{2} + 2\right) + \sqrt{n}\right)}{n^{2} + 2}",
     r"\displaystyle \begin{cases} N & \text{for}\: N > 1 \\D & \text{otherwise} \end{cases}",
     r"\displaystyle \left[\begin{matrix}N & D\\\left\lceil{\frac{n}{2}}\right\rceil & \max\left(D, N\right)\end{matrix}\right]",
@@ -62,7 +65,7 @@ def test_wrong_maths_is_reported(tex):
 SVG = """<?xml version="1.0"?><!DOCTYPE svg PUBLIC "x" "y">
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="432pt" height="252pt" viewBox="0 0 432 252" version="1.1">
 <title>Two &amp; three</title><metadata>dropped</metadata><defs><style type="text/css">*{stroke: red}</style><clipPath id="p1"><rect/></clipPath></defs>
-<g id="unused"><path d="M0 0" clip-path="url(#p1)" style="fill: #FFFFFF; stroke: #1f2933"/><use xlink:href="#m1" style="stroke: #9aa5b1"/><path id="m1"/></g></svg>"""
+<g id="unused"><path d="M0 0" clip-path="url(#p1)" style="fill: #FFFFFF; stroke: #1f2933"/><use xlink:href="#m1" style="stroke: #9aa5b1"/><path id="m1"/></g></svg>"""  # noqa: E501
 
 
 def test_figure_takes_the_colours_of_the_page_and_unique_ids():
@@ -76,7 +79,8 @@ def test_figure_takes_the_colours_of_the_page_and_unique_ids():
 
 
 def test_solution_markers_do_not_show():
-    code = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION\n\n### BEGIN HIDDEN TESTS\nassert f()\n### END HIDDEN TESTS"
+    code = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION\n\n"
+    code += "### BEGIN HIDDEN TESTS\nassert f()\n### END HIDDEN TESTS"
     assert cells.MARKER.sub("", code) == "def f():\n    return 1\n\nassert f()\n"
 
 
@@ -115,5 +119,6 @@ def test_build_passes_on_a_sound_page_and_fails_on_broken_ones(tmp_path):
         assert part in said
     code, said = small_book(failing, notebook("1 / 0"))
     assert code != 0 and "ZeroDivisionError" in said
-    code, said = small_book(bare, notebook("from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1 1\"/>')"))
+    code, said = small_book(bare,
+        notebook("from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1 1\"/>')"))
     assert code != 0 and "lacks an alt text" in said

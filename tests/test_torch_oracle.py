@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 import torch_oracle
 from workloads import flops
 from workloads.models import model, parameters
@@ -49,7 +48,7 @@ def test_the_recorded_shapes_differ_where_counts_go_wrong():
 
 def test_causal_counts_differ_from_torch_by_the_masked_pairs_alone():
     """The fused kernel skips the upper triangle that the counter counts: 4 heads head_dim L for each of n(n-1)/2 pairs."""
-    for name, quantity, new, past, logits, count, *_ in RECORDED:
+    for name, quantity, new, _, logits, count, *_ in RECORDED:
         if quantity == "prefill" and not model(name).latent:
             n, m = int(new), model(name)
             masked = n * (n - 1) // 2 * 4 * m.heads * m.head_dim * m.layers
@@ -61,6 +60,7 @@ def with_torch():
     for python in (sys.executable, ROOT / ".venv-oracle/bin/python"):
         if Path(python).exists() and not subprocess.run([python, "-c", "import torch, transformers"], capture_output=True).returncode:
             return python
+    return None
 
 
 @pytest.mark.parametrize("name", ["Qwen3-4B", "Llama-2-7B", "Mixtral-8x7B"])

@@ -118,7 +118,8 @@ def counts(records):
     """{section: (its rows, how many are checked, how many only shown, how many lack what their role asks for)}."""
     checked = {r["id"] for r in records if r["kind"] == "check"}
     shown = {r["id"] for r in records} - checked
-    return {section: (len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows), sum(not covered(r, records) for r in rows))
+    return {section: (len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows),
+                      sum(not covered(r, records) for r in rows))
             for section, rows in sections().items()}
 
 

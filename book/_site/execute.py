@@ -52,7 +52,8 @@ def main(workers):
                 print(f"  {name}: FAILED\n{re.sub(chr(27) + r'.[0-9;]*m', '', str(done.err))}", file=sys.stderr, flush=True)
                 continue
             print(f"  {name}: {done.time:.1f} s", flush=True)
-            cache.cache_notebook_bundle(CacheBundleIn(done.nb, str(path), data={"execution_seconds": done.time}), check_validity=False, overwrite=True)
+            bundle = CacheBundleIn(done.nb, str(path), data={"execution_seconds": done.time})
+            cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
     return failed
 
 

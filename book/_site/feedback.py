@@ -39,14 +39,14 @@ class Renderer(mistune.HTMLRenderer):
     def __init__(self):
         super().__init__(escape=True)
 
-    def link(self, text, url, title=None):
+    def link(self, text, url, title=None):  # noqa: ARG002
         return text
 
-    def image(self, text, url, title=None):
+    def image(self, text, url, title=None):  # noqa: ARG002
         return text
 
     def block_html(self, text):
-        return "" if re.fullmatch(r"\s*</?(details|summary)>.*", text, re.S) and len(text) < 80 else f"<p>{esc(text)}</p>\n"
+        return "" if re.fullmatch(r"\s*</?(details|summary)>.*", text, re.DOTALL) and len(text) < 80 else f"<p>{esc(text)}</p>\n"
 
 
 def _math(tex, display):

@@ -201,9 +201,9 @@ def prepared(course, name, exercises, folder, reports):
             assignment.write(nb, target / f"{exercise}.ipynb")
         for note, pattern in NOTES.items():
             path = place / name / note
-            if target.is_dir() and path.is_file() and not path.is_symlink() and path.stat().st_size < 1000:
-                if re.fullmatch(pattern, text := path.read_text(encoding="utf-8", errors="replace")):
-                    (target / note).write_text(text, encoding="utf-8")
+            small = target.is_dir() and path.is_file() and not path.is_symlink() and path.stat().st_size < 1000
+            if small and re.fullmatch(pattern, text := path.read_text(encoding="utf-8", errors="replace")):
+                (target / note).write_text(text, encoding="utf-8")
 
 
 def graded(course, name, exercises, folder, limits, isolation):

@@ -9,7 +9,7 @@ def _tell_where(place, labels):
         """The last to be asked for a module."""
 
         @staticmethod
-        def find_spec(name, path=None, target=None):
+        def find_spec(name, path=None, target=None):  # noqa: ARG004
             if name in labels:
                 raise ModuleNotFoundError(
                     f"{labels[name]} is not loaded. A cell that imports {name} by name fetches it from {place}: "

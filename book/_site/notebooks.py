@@ -36,7 +36,7 @@ def every_notebook():
 def published():
     """What pip can install the library from: the repository of `_config.yml`; None without one."""
     config = ROOT / "_config.yml"
-    repository = config.exists() and yaml.safe_load(config.read_text(encoding="utf-8")).get("repository") or {}
+    repository = (config.exists() and yaml.safe_load(config.read_text(encoding="utf-8")).get("repository")) or {}
     url = (repository.get("url") or "").rstrip("/")
     return f"git+{url}@{repository.get('branch') or 'main'}#subdirectory=lib" if url else None
 

@@ -59,11 +59,11 @@ class Literal(NamedTuple):
 
 def plain(markdown):
     """The text that a reader sees as text: no code, link targets, citations or tags; mathematics as characters."""
-    text = re.sub(r"^(```|~~~).*?^\1", " ", markdown, flags=re.S | re.M)
+    text = re.sub(r"^(```|~~~).*?^\1", " ", markdown, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\{[\w:-]+\}`[^`]*`|`[^`\n]*`", " ", text)
     text = re.sub(r"\]\([^)]*\)|</?[A-Za-z][^>\n]*>|https?://\S+", " ", text)
     text = text.replace("\\$", "\0")
-    text = re.sub(r"\$\$(.*?)\$\$", r"\1", text, flags=re.S)
+    text = re.sub(r"\$\$(.*?)\$\$", r"\1", text, flags=re.DOTALL)
     text = re.sub(r"\$([^$\n]+)\$", r"\1", text).replace("\0", "$")
     text = re.sub(r"\\(?:mathrm|text|textrm|operatorname)\s*\{([^}]*)\}", r"\1", text)
     text = re.sub(r"\{,\}", ",", text)
@@ -126,7 +126,7 @@ def of_facts():
 
 def parsed(source):
     """Syntax tree of a code cell; magics are left out."""
-    return ast.parse(re.sub(r"^\s*[%!].*$", "", source, flags=re.M))
+    return ast.parse(re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE))
 
 
 def of_code(nb):

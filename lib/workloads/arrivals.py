@@ -5,6 +5,7 @@ Every random process takes a seed and draws from its own `random.Random`, so a p
 import random
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
@@ -149,7 +150,7 @@ def replayed_times(times):
     [0, 0.25, 0.25]
     """
     times = [nonnegative(t, "arrival time", "s") for t in times]
-    for before, after in zip(times, times[1:]):
+    for before, after in pairwise(times):
         if after < before:
             raise ValueError(f"arrival times (s) must be in order, got {after!r} after {before!r}")
     return times
@@ -251,7 +252,7 @@ def gap_cv(times):
     >>> gap_cv([0, 1, 2, 3]), round(gap_cv([0, 0, 0, 3]), 3)
     (0.0, 1.414)
     """
-    gaps = [finite(b - a, "gap", "s") for a, b in zip(times, times[1:])]
+    gaps = [finite(b - a, "gap", "s") for a, b in pairwise(times)]
     if len(gaps) < 2 or sum(gaps) <= 0:
         raise ValueError(f"times must hold at least 3 arrivals at different times, got {len(times)}")
     mean = total(gaps) / len(gaps)

@@ -2,7 +2,7 @@
 
 from math import gcd
 
-from . import arrivals, fluid, flops, hardware, memory, metrics, models, plot, replay, requests, roofline, serving, steptime
+from . import arrivals, flops, fluid, hardware, memory, metrics, models, plot, replay, requests, roofline, serving, steptime
 from .calculators_common import ATTENTION, CARDS, DENSE, MEASURED_CARD, clock, efficiencies, scaled
 from .domain import between
 from .forms import calculator, choice, count, doublings, group, num, result, switch
@@ -218,13 +218,13 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     return result(
         text,
         values,
-        _backlog_verdicts(values, mixed, batch),
+        _backlog_verdicts(values, batch),
         [(["window", "prompt tokens/s>", "decode steps/s>", "served at most>"], rows)],
         [_backlog_plot(path, flat, seconds)],
     )
 
 
-def _backlog_verdicts(values, mixed, batch):
+def _backlog_verdicts(values, batch):
     enough = values["mixed_step_rate"] <= min(values["service_rate"])
     yield (
         enough,

@@ -10,7 +10,6 @@ from .forms import calculator, choice, count, doublings, group, num, possible, r
 from .plot import Axis, Line
 from .units import number, quantity
 
-
 # one step ---------------------------------------------------------------------------------------------------
 ROUND = rlstep.RLStep()
 ROUND_MODEL, ROUND_CARD = "8B, round figures", "H100, round figures"
@@ -78,7 +77,7 @@ def _crossover(config):
 def _column(config):
     """What the calculator shows of one configuration, by name."""
     step = rlstep.step(config)
-    rates = {f"{name}_mfu": possible(lambda: getattr(step, f"{name}_mfu")) for name in ("rollout", "training", "step")}
+    rates = {name: possible(lambda: getattr(step, name)) for name in ("rollout_mfu", "training_mfu", "step_mfu")}
     derived = ("rollout_seconds", "learning_seconds", "rollout_share", "step_flops", "intensity", "regime", "fits")
     return {
         **plain(step),
@@ -220,7 +219,7 @@ def _step_bars(columns):
     num("retained", "Share of the generated samples that is kept", 0.5, "", 0.001, 1, PERCENT),
     count("kept", "Samples kept for an update", 16, "samples", 1, 2**13, doublings(4, 2**13)),
     count("rollout_gpus", "GPUs that generate", 4, "", 1, 10**5, doublings(1, 1024)),
-    count("staleness", "Updates that samples may lag behind", 0, "updates", 0, 64, range(0, 9)),
+    count("staleness", "Updates that samples may lag behind", 0, "updates", 0, 64, range(9)),
     *group(
         "Samples",
         count("group", "Samples of a prompt", 4, "", 1, 1024, doublings(1, 64)),

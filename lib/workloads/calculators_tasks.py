@@ -11,7 +11,6 @@ from .forms import Input, calculator, choice, count, doublings, group, num, poss
 from .plot import Axis, Bar, Line
 from .units import GIGA, number, quantity
 
-
 # task -------------------------------------------------------------------------------------------------------
 TASK = "plan 2\nsearch 6 plan\ncompile 10 plan\nanswer 3 search compile"
 
@@ -233,7 +232,7 @@ RECORDED = {"first recorded turn": "first", "second recorded turn": "second"}
     *group(
         "Computed arrivals",
         count("chunks", "Chunks", 40, "", 1, 1000),
-        num("process", "Processing of a chunk", 12, "ms", 0, 10**4, range(0, 41)),
+        num("process", "Processing of a chunk", 12, "ms", 0, 10**4, range(41)),
         num("send", "Sending", 1, "ms", 0, 10**4),
         num("network", "Network, least", 5, "ms", 0, 10**5),
         num("jitter", "Network, more at random up to", 30, "ms", 0, 10**5, range(0, 101, 5)),

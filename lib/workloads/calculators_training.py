@@ -8,7 +8,6 @@ from .forms import calculator, choice, count, doublings, group, num, possible, r
 from .plot import Axis, Line
 from .units import GIGA, HOUR, number, quantity
 
-
 # training ---------------------------------------------------------------------------------------------------
 TRAINED = {"all weights": None, "LoRA on attention": ("attention",), "LoRA on attention and FFN": ("attention", "ffn", "shared experts")}
 

@@ -4,6 +4,7 @@ Work is counted in any one unit (decode steps here); time in seconds. Randomness
 the mean rates alone force: where it is above 0, no order of service avoids it.
 """
 from dataclasses import dataclass
+from itertools import pairwise
 
 from . import flops, memory, roofline
 from .arrivals import step_rate
@@ -104,7 +105,7 @@ def path_until_empty(pieces, service_rate, start=0):
     path = backlog_path(pieces, start)
     end, rest = path[-1]
     drained = drain_seconds(rest, service_rate)
-    return path + [(end + drained, 0)] if rest else path
+    return [*path, (end + drained, 0)] if rest else path
 
 
 def backlog_at(path, time):
@@ -114,7 +115,7 @@ def backlog_at(path, time):
     90.0
     """
     finite(time, "time", "s")
-    for (left, low), (right, high) in zip(path, path[1:]):
+    for (left, low), (right, high) in pairwise(path):
         if left <= time <= right:
             return low if right == left else low + (high - low) * (time - left) / (right - left)
     raise ValueError(f"time (s) must lie between {path[0][0]} and {path[-1][0]}, got {time!r}")
@@ -135,7 +136,7 @@ def backlog_area(path):
     >>> backlog_area([(0, 0), (60, 0), (120, 120), (160, 0)])
     6000.0
     """
-    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in zip(path, path[1:]))
+    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(path))
 
 
 def work(pieces, start=0):

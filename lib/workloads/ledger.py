@@ -26,6 +26,8 @@ class Mismatch(AssertionError):
 
 @dataclass(frozen=True)
 class Row:
+    """One figure of the documents: where it stands, what it is, as printed and as found; the fields are described above."""
+
     id: str
     document: str
     section: str

@@ -4,6 +4,7 @@ All times are seconds on one clock; all state is bytes.
 """
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from .domain import finite, fraction, nonnegative, positive, whole
 from .generic import ceil, total
@@ -50,7 +51,7 @@ def mean_token_interval(first, last, output):
 class Events:
     """Timestamps of one request (s), in the order in which they happen, and the tokens it returned.
 
-    arrival, scheduled (leaves the queue), prepared (input tokenized and in device memory), computed (first token exists),
+    arrival, scheduled (leaves the queue), prepared (input tokenised and in device memory), computed (first token exists),
     first (first token at the client), last (last token at the client). Raises ValueError where one lies before its predecessor.
     """
     arrival: float
@@ -64,7 +65,7 @@ class Events:
     def __post_init__(self):
         whole(self.output, "output", "tokens", 1)
         names = ("arrival", "scheduled", "prepared", "computed", "first", "last")
-        for before, after in zip(names, names[1:]):
+        for before, after in pairwise(names):
             _interval(getattr(self, before), getattr(self, after), (before, after))
 
 
@@ -93,7 +94,7 @@ def _in_order(chunks):
     chunks = list(chunks)
     if not chunks:
         raise ValueError("chunks must hold at least one chunk, got []")
-    for before, after in zip(chunks, chunks[1:]):
+    for before, after in pairwise(chunks):
         _interval(before.time, after.time, ("a chunk", "the next chunk"))
     return chunks
 
@@ -105,7 +106,7 @@ def chunk_intervals(chunks):
     [0.5, 1.0]
     """
     chunks = _in_order(chunks)
-    return [after.time - before.time for before, after in zip(chunks, chunks[1:])]
+    return [after.time - before.time for before, after in pairwise(chunks)]
 
 
 def time_of_token(chunks, index):

@@ -175,15 +175,13 @@ class Matrix:
 
 def _attention_matrices(m):
     width = m.heads * (m.head_dim + m.rope_dim)
+    query = [("query", m.hidden, width)]
     if m.query_rank:
         query = [("query down", m.hidden, m.query_rank), ("query up", m.query_rank, width)]
-    else:
-        query = [("query", m.hidden, width)]
+    key_value = [("key", m.hidden, m.kv_heads * m.head_dim), ("value", m.hidden, m.kv_heads * m.value_dim)]
     if m.latent:
         key_value = [("latent down", m.hidden, m.latent + m.rope_dim), ("latent up", m.latent, m.heads * (m.head_dim + m.value_dim))]
-    else:
-        key_value = [("key", m.hidden, m.kv_heads * m.head_dim), ("value", m.hidden, m.kv_heads * m.value_dim)]
-    shapes = query + key_value + [("attention output", m.heads * m.value_dim, m.hidden)]
+    shapes = [*query, *key_value, ("attention output", m.heads * m.value_dim, m.hidden)]
     return [Matrix("attention", name, inputs, outputs, m.layers, m.layers) for name, inputs, outputs in shapes]
 
 
@@ -206,7 +204,7 @@ def matrices(model):
     """
     m = with_attention(model)
     sparse_layers = m.layers - m.dense_layers
-    found = [Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0)] + _attention_matrices(m)
+    found = [Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0), *_attention_matrices(m)]
     if not m.experts:
         found += _gated("ffn", m, m.ffn, m.layers, m.layers)
     else:

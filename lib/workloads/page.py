@@ -11,7 +11,8 @@ from .units import binary, number, quantity
 __all__ = ["binary", "check", "check_table", "figure", "given", "number", "quantity", "row", "say", "table"]
 
 CHECKS = "application/vnd.workloads.checks+json"
-_BARE = {"ratio", "fraction", "rank", "index", "log10", "score", "exponent", "version", "fit parameter", "unit", "factor"}   # say nothing behind a number
+# say nothing behind a number
+_BARE = {"ratio", "fraction", "rank", "index", "log10", "score", "exponent", "version", "fit parameter", "unit", "factor"}
 
 
 def _display(markdown, **extra):

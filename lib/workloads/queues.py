@@ -4,6 +4,7 @@ Every steady-state formula needs utilization below 1; at or above it the queue h
 """
 import heapq
 import math
+from itertools import pairwise
 
 from .domain import finite, nonnegative, positive, whole
 
@@ -73,7 +74,7 @@ def fifo_waits(arrivals, services, servers=1):
     """
     whole(servers, "servers", "", 1)
     arrivals, services = [finite(t, "arrival", "s") for t in arrivals], list(services)
-    if len(arrivals) != len(services) or any(b < a for a, b in zip(arrivals, arrivals[1:])):
+    if len(arrivals) != len(services) or any(b < a for a, b in pairwise(arrivals)):
         raise ValueError(f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}")
     free, waits = [-math.inf] * servers, []
     for arrival, service in zip(arrivals, services):

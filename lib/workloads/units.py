@@ -5,9 +5,9 @@ becomes text. GB is 10**9 bytes, GiB is 2**30 bytes; FLOP is a count, FLOP/s a r
 """
 import math
 
-KB, MB, GB, TB = 10**3, 10**6, 10**9, 10**12
+GB, TB = 10**9, 10**12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
-GIGA, TERA, PETA = 10**9, 10**12, 10**15
+GIGA, TERA = 10**9, 10**12
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 _PREFIXES = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))

@@ -12,7 +12,8 @@ from . import maths
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/static"
 ICON_RULE = re.compile(r'((?:\.fa-[\w-]+::?before,?)+)\{content:"([^"]*)"\}')
 FONT_FACE = re.compile(r"@font-face\{[^}]*?webfonts/(fa-[\w-]+)\.woff2[^}]*\}")
-UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendor/fontawesome/webfonts/*.woff2", "**/*.map", "sphinx-thebe.*",
+UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendor/fontawesome/webfonts/*.woff2", "**/*.map",
+    "sphinx-thebe.*",
           "locales", "*.d.ts", "webpack-macros.html", "sbt-webpack-macros.html")
 
 logging.getLogger("fontTools").setLevel(logging.WARNING)
@@ -43,7 +44,8 @@ def tidy_page(app, pagename, templatename, context, doctree):
     if contents := context.get("generate_toctree_html"):
         context["generate_toctree_html"] = lambda *a, **k: str(contents(*a, **k)).replace("<summary>", '<summary aria-label="Pages below">')
     if "body" in context:      # read aloud, a toggle is called what it shows, and a list holds its items
-        context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>").replace("doc-biblioentry", "listitem")
+        context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        context["body"] = context["body"].replace("doc-biblioentry", "listitem")
     context["css_files"] = [c for c in context.get("css_files", []) if not any(u in str(getattr(c, "filename", c)) for u in unused)]
 
 
@@ -64,7 +66,8 @@ def icons(site):
         return ",".join(f".{n}::before" for n in names) + f'{{content:"{match[2]}"}}' if names else ""
 
     css = ICON_RULE.sub(rule, css)
-    glyphs = {ord(_glyph(c)) for c in re.findall(r'content:"(\\[ef][0-9a-f]{3}|.)"', css)} | {ord(c) for c in css if "\ue000" <= c <= "\uf8ff"}
+    glyphs = {ord(_glyph(c)) for c in re.findall(r'content:"(\\[ef][0-9a-f]{3}|.)"', css)}
+    glyphs |= {ord(c) for c in css if "\ue000" <= c <= "\uf8ff"}
     fonts = static / "vendor/fontawesome/webfonts"
     fonts.mkdir(parents=True, exist_ok=True)
 

@@ -3,7 +3,7 @@ import re
 
 from docutils import nodes
 
-MARKER = re.compile(r"^[ \t]*### (?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS)[ \t]*\n?", re.M)
+MARKER = re.compile(r"^[ \t]*### (?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS)[ \t]*\n?", re.MULTILINE)
 VERDICTS = {"✓": "wl-agrees", "≠": "wl-differs", "corrected": "wl-corrected", "added": "wl-corrected", "model": "wl-measured"}
 
 

@@ -26,7 +26,7 @@ def described(path):
     records = [r for c in nb["cells"] for o in c.get("outputs", []) for r in o.get("data", {}).get(CHECKS, [])]
     return {
         "title": re.search(r"# (.*)", front)[1],
-        "goal": re.search(r"Goal:\s*(.*?)\*", front, re.S)[1].strip(),
+        "goal": re.search(r"Goal:\s*(.*?)\*", front, re.DOTALL)[1].strip(),
         "builds": re.findall(r"\[([^\]]+)\]\(\.\./\.\./(book/[^)]+)\.ipynb\)", front),
         "document": meta["document"],
         "minutes": meta["minutes"],

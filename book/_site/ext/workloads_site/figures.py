@@ -38,7 +38,7 @@ def inline(svg, prefix):
             else:
                 value = REFERENCE.sub(rf"url(#{prefix}\1)", value)
                 for colour, themed in COLOURS.items():
-                    value = re.sub(re.escape(colour), themed, value, flags=re.I)
+                    value = re.sub(re.escape(colour), themed, value, flags=re.IGNORECASE)
             attributes[name] = value
         element.attrib.clear()
         element.attrib.update(attributes)
@@ -86,7 +86,8 @@ def place_figures(app, doctree):
             if not alt or caption is None:
                 log.warning("figure %d of %s lacks %s", count, docname, "an alt text" if not alt else "a caption", location=bundle)
             figure = nodes.container(classes=["wl-figure-box"])
-            figure += nodes.raw("", f'<figure class="wl-figure" id="figure-{count}"><div class="wl-figure-scroll">{svg}</div><figcaption>', format="html")
+            opened = f'<figure class="wl-figure" id="figure-{count}"><div class="wl-figure-scroll">{svg}</div><figcaption>'
+            figure += nodes.raw("", opened, format="html")
             figure += caption or []
             figure += nodes.raw("", "</figcaption></figure>", format="html")
             output.replace(bundle, figure)

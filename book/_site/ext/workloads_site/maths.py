@@ -25,7 +25,8 @@ def _node():
     program = beside if beside.exists() else shutil.which("node")
     if not program or not KATEX.is_dir():
         raise RuntimeError("KaTeX or node is missing: run `make book`, which installs both")
-    return subprocess.Popen([program, SITE / "ext/katex.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf8", bufsize=1)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf8", "bufsize": 1}
+    return subprocess.Popen([program, SITE / "ext/katex.mjs"], **pipes)
 
 
 def _mathml(tex, display):
@@ -33,7 +34,7 @@ def _mathml(tex, display):
     try:
         from latex2mathml.converter import convert
     except ImportError:
-        raise RuntimeError("npm did not deliver KaTeX, and the Python package latex2mathml, which stands in for it, is not installed") from None
+        raise RuntimeError("npm did not deliver KaTeX, and latex2mathml, which stands in for it, is not installed") from None
     try:
         return convert(tex, display="block" if display else "inline"), None
     except Exception as error:      # it documents no class of its own for what it cannot read
@@ -63,7 +64,7 @@ def prepare(tex):
 
 def _breaks(tex):
     """Is there a line break outside every environment?"""
-    while (inner := re.sub(r"\\begin\{([^}]*)\}(?:(?!\\begin\{).)*?\\end\{\1\}", "", tex, flags=re.S)) != tex:
+    while (inner := re.sub(r"\\begin\{([^}]*)\}(?:(?!\\begin\{).)*?\\end\{\1\}", "", tex, flags=re.DOTALL)) != tex:
         tex = inner
     return r"\\" in tex
 
