@@ -11,14 +11,14 @@ import inspect
 import json
 import re
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import workloads
+import workloads.calculators  # noqa: F401 (fills the list of calculators)
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
-from workloads.forms import Calculator
+from workloads.forms import CALCULATORS
 
 FOLDER = "book/reference/api"
 LIBRARY = Path(workloads.__file__).parent
@@ -177,7 +177,7 @@ def clauses(text, names):
     one = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     if not one:
         return [((), text)]
-    start = re.compile(rf"(?:^|(?<=[;.] )|(?<=, )(?=(?:{one}) \())(?:and )?(\*{{0,2}}(?:{one})(?:(?:, | and )(?:{one})(?!\w))*)(?![\w(.=])")
+    start = re.compile(rf"(?:^|(?<=[;.] )|(?<=, )(?=(?:{one})(?: [^\s,;]{{1,9}})? [(=]))(?:and )?(\*{{0,2}}(?:{one})(?:(?:, | and )(?:{one})(?!\w))*)(?![\w(.=])")
     found, at, last = [], 0, ()
     for m in start.finditer(text):
         if text[:m.start()].count("(") == text[:m.start()].count(")"):
@@ -256,13 +256,6 @@ def module_page(module, layer):
     about = [f"Layer: {layer}."] + [f"Imports {_links(imports(module))}."] * bool(imports(module)) + [f"Imported by {_links(users)}."] * bool(users)
     lines = [f"(api-{module})=", f"# {module}", "", "```{eval-rst}", f".. automodule:: workloads.{module}", "   :members:", "   :member-order: bysource",
              "   :ignore-module-all:", "```", ""]
-    namespace = vars(import_module(f"workloads.{module}"))
-    for name, node in public().items():
-        if name.startswith(f"workloads.{module}.") and isinstance(namespace.get(short := name.split(".")[2]), Calculator) and name.count(".") == 2:
-            text = restructured((ast.get_docstring(node) or "").splitlines(), module, node)
-            lines += ["```{eval-rst}", f".. py:function:: {short}({ast.unparse(node.args)})", f"   :module: workloads.{module}", "",
-                      f"   Calculator *{plain(namespace[short].title)}*: {plain(namespace[short].question)} "
-                      "It takes its arguments by name, and knows their defaults.", "", *("   " + line for line in text), "```", ""]
     return "\n".join([*lines, "## Place in the library", "", " ".join(about), ""])
 
 
@@ -323,6 +316,18 @@ def _users(app, name):
         yield from [f"**Used by** {', '.join(f':py:obj:`{n[10:]} <{n}>`' for n in users)}", ""]
 
 
+def _calculator(app, name):
+    """Lines on the calculator that a function is: what it answers, and its inputs."""
+    for c in CALCULATORS.values():
+        if f"{c.function.__module__}.{c.function.__name__}" == name:
+            title = f":doc:`{plain(c.title)} </book/calculators>`" if "book/calculators" in app.env.found_docs else plain(c.title)
+            yield from [f"**Calculator** {title}: {plain(c.question)} It takes its arguments by name, and knows their defaults.", ""]
+            yield from ["**Parameters**", ""]
+            yield from [f"- ``{i.name}``: {plain(i.label)}{f' ({plain(i.unit)})' if i.unit else ''}, {i.kind} *(default* ``{i.default!r}``\\ *)*"
+                        for i in c.inputs]
+            yield ""
+
+
 def document(app, what, name, obj, options, lines):
     if not name.startswith("workloads."):
         return
@@ -335,7 +340,7 @@ def document(app, what, name, obj, options, lines):
         return
     lines[:] = restructured(lines, parts[1], public().get(name), keys, tables)
     if len(parts) == 3:
-        lines += _users(app, name)
+        lines += [*_calculator(app, name), *_users(app, name)]
 
 
 def signature(app, what, name, obj, options, text, returns):
