@@ -1,7 +1,6 @@
 """One RL step against hand formulas, a token-by-token loop, SymPy, and laws it must obey."""
 import ast
 import math
-import random
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 import sympy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
 from workloads import flops, hardware, models, rlstep
 from workloads.rlstep import RLStep, printed_page, step
 
@@ -445,9 +443,10 @@ def row_config(columns, i):
     return RLStep(**{name: bool(v[i]) if name == "lora" else v[i].item() for name, v in columns.items()})
 
 
-def test_sweep_equals_scalar_calls_on_a_thousand_rows():
+def test_sweep_equals_scalar_calls_on_a_thousand_rows(monkeypatch):
     columns = random_fields(numpy.random.default_rng(7), 1000)
-    swept = rlstep.sweep(RLStep(**columns), chunk=300)
+    monkeypatch.setattr(rlstep, "CHUNK", 300)
+    swept = rlstep.sweep(RLStep(**columns))
     for i in range(1000):
         alone = step(row_config(columns, i))
         for f in fields(alone):
@@ -471,9 +470,11 @@ def test_a_sweep_refuses_rows_without_room_and_bad_elements():
         RLStep(mfu=numpy.array([0.3, 1.3]))
 
 
-def test_sweep_rows_are_independent_of_the_chunk():
+def test_sweep_rows_are_independent_of_the_chunk(monkeypatch):
     columns = random_fields(numpy.random.default_rng(3), 500)
-    one, many = (rlstep.sweep(RLStep(**columns), chunk=chunk) for chunk in (10**6, 17))
+    one = rlstep.sweep(RLStep(**columns))
+    monkeypatch.setattr(rlstep, "CHUNK", 17)
+    many = rlstep.sweep(RLStep(**columns))
     assert all(numpy.array_equal(getattr(one, f.name), getattr(many, f.name)) for f in fields(one))
 
 

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 from .domain import nonnegative, one_of, positive, whole
 from .generic import quotient
-from .models import matrices, with_attention
+from .models import active_weights, matrices, with_attention
 
 
 def pairs(new, past=0, causal=True):
@@ -84,10 +84,6 @@ class Flops:
     __rmul__ = __mul__
 
 
-def _active(model, *parts):
-    return sum(w.active for w in matrices(model) if w.part in parts)
-
-
 def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False):
     """FLOPs of one forward pass (prefill, scoring, the forward half of training) by component.
 
@@ -110,8 +106,9 @@ def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False
     score, value = (2 * m.layers * m.heads * width for width in _pair_widths(m, absorbed))
     expanded = 0 if absorbed else sum(w.active for w in matrices(m) if w.name == "latent up") * past * batch
     rows = _logit_rows(new, head) * batch
-    projections, ffn = _active(m, "attention") * tokens + expanded, _active(m, "ffn", "router", "experts", "shared experts") * tokens
-    return Flops(2 * projections, 2 * ffn, score * seen, value * seen, 2 * _active(m, "head") * rows)
+    projections = active_weights(m, "attention") * tokens + expanded
+    ffn = active_weights(m, "ffn", "router", "experts", "shared experts") * tokens
+    return Flops(2 * projections, 2 * ffn, score * seen, value * seen, 2 * active_weights(m, "head") * rows)
 
 
 def _logit_rows(new, head):

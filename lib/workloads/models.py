@@ -3,7 +3,7 @@ from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 
 from .domain import one_of, whole
-from .generic import is_symbolic
+from .generic import Number, is_symbolic
 from .tables import base_value, table
 
 
@@ -37,7 +37,7 @@ class Model:
     latent: int = 0
     rope_dim: int = 0
     query_rank: int = 0
-    value_dim: int | None = None
+    value_dim: Number = None            # head_dim where none is given
     experts: int = 0
     active_experts: int = 0
     expert_ffn: int = 0
@@ -216,6 +216,18 @@ def matrices(model):
     return tuple(w for w in found if w.copies != 0 or w.used != 0)
 
 
+def active_weights(model, *parts):
+    """Weights that take part in one token's products (count): of the parts named, or of all.
+
+    Equation: sum over matrices of inputs x outputs x used.
+    Parameters: model, a Model; parts, names as in `matrices`.
+
+    >>> active_weights(model("Qwen3-8B")), active_weights(model("Qwen3-8B"), "head")
+    (7568097280, 622329856)
+    """
+    return sum(w.active for w in matrices(model) if not parts or w.part in parts)
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Parameters of a model by kind, all layers together."""
@@ -259,8 +271,8 @@ def parameters(model):
         by_part[w.part] = by_part.get(w.part, 0) + w.parameters
     norms = m.layers * (2 * m.hidden + m.query_rank + m.latent + 2 * m.head_dim * int(m.qk_norm)) + m.hidden
     biases = m.layers * (m.heads * m.head_dim + m.kv_heads * (m.head_dim + m.value_dim)) * int(m.qkv_bias)
-    *layers, head = (by_part.get(part, 0) for part in ("embedding", "attention", "ffn", "router", "experts", "shared experts", "head"))
-    return Parameters(*layers, biases, norms, head)
+    kinds = ("embedding", "attention", "ffn", "router", "experts", "shared experts", "head")
+    return Parameters(biases=biases, norms=norms, **{kind.replace(" ", "_"): by_part.get(kind, 0) for kind in kinds})
 
 
 def active_parameters(model):

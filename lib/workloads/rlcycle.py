@@ -72,7 +72,12 @@ def step_roles(result, reward_seconds=0, sync_seconds=0):
 
     Parameters: result, an `rlstep.Breakdown`; reward_seconds, of checking all responses (s); sync_seconds, of bringing new weights to
     the generating replicas (s). The learner's log-probability passes and update share its GPUs and are one role.
-    Returns: tuple of Role. Raises: ValueError where the step already holds other_seconds: they would count twice.
+    Returns: tuple of Role.
+    Raises: ValueError where the step already holds other_seconds: they would count twice.
+
+    >>> from workloads.rlstep import printed_page, step
+    >>> [role.name for role in step_roles(step(printed_page()), reward_seconds=5)]
+    ['rollout', 'reward', 'learner', 'sync']
     """
     if result.other_seconds != 0:
         raise ValueError(f"other_seconds (s) must be 0 where reward and transfer are roles of their own, got {result.other_seconds!r}")
@@ -176,20 +181,21 @@ def lags(roles, rounds, staleness=0):
     return tuple(k - arrived(start, k) for k, start in enumerate(starts))
 
 
-def may_overlap(roles, staleness=0, apart=1):
-    """Pairs (role on a round, role on the round `apart` later) that may run at the same time, whatever their seconds.
+def may_overlap(roles, staleness=0):
+    """Pairs (role on a round, role on the next round) that may run at the same time, whatever their seconds.
 
-    Neither waits, directly or through others, for the other. Parameters: roles; staleness (updates); apart, rounds >= 1 between them.
-    Returns: tuple of pairs of names, in the order of the roles. Raises: ValueError as `unrolled`.
+    Neither waits, directly or through others, for the other.
+    Parameters: roles; staleness (updates). Returns: tuple of pairs of names, in the order of the roles.
+    Raises: ValueError as `unrolled`.
 
     >>> loop = Role("rollout", 5, (CARRIED,), ("responses",)), Role("learner", 3, ("responses",), (CARRIED,))
     >>> may_overlap(loop), may_overlap(loop, staleness=1)
     ((), (('learner', 'rollout'),))
     """
-    apart, before = domain.whole(apart, "apart", "rounds", least=1), {}
-    for stage in taskgraph.ordered(unrolled(roles, apart + 1, staleness)):
+    before = {}
+    for stage in taskgraph.ordered(unrolled(roles, 2, staleness)):
         before[stage.name] = set(stage.after).union(*(before[name] for name in stage.after))
-    return tuple((a.name, b.name) for a in roles for b in roles if f"{a.name} 0" not in before[f"{b.name} {apart}"])
+    return tuple((a.name, b.name) for a in roles for b in roles if f"{a.name} 0" not in before[f"{b.name} 1"])
 
 
 # --------------------------------------------------------------------------------------------------- samples generated, samples kept

@@ -7,11 +7,12 @@ rollout is a roofline model: each decode step takes the longer of its memory tim
 import math
 import sys
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from statistics import NormalDist
 
-from . import flops, memory, models, roofline
-from .domain import finite, fraction, nonnegative, one_of, positive, whole
-from .generic import ceil, floor, is_array, is_symbolic, maximum, minimum, total, where
+from . import budgets, flops, memory, models, roofline
+from .domain import finite, fraction, nonnegative, one_of, positive, some, whole
+from .generic import Number, ceil, floor, is_array, is_symbolic, maximum, minimum, total, where
 
 _POSITIVE = {"prompts": "", "group": "", "parameters": "", "total_parameters": "", "weight_bytes": "B", "gpus": "", "rollout_gpus": "",
              "peak": "FLOP/s", "bandwidth": "B/s", "memory_bytes": "B", "gpus_per_copy": "", "kv_copies": "", "epochs": "",
@@ -25,6 +26,7 @@ _CHOICES = {"stragglers": (True, False), "context": ("average", "full"), "decode
             "capacity": ("waves", "ignored"), "first_token": ("decode", "prefill"), "prefill_head": ("all", "last"),
             "pass_head": ("all", "labels")}
 _OPTIONAL = ("total_parameters", "rollout_gpus", "decode_pair_flops", "kept_samples")
+CHUNK = 2**14       # elements of a sweep at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,36 +68,36 @@ class RLStep:
     Raises: ValueError for a value out of range, naming it.
     """
 
-    completion: object = 4096
-    prompts: object = 64
-    group: object = 16
-    prompt_tokens: object = 0
+    completion: Number = 4096
+    prompts: Number = 64
+    group: Number = 16
+    prompt_tokens: Number = 0
     shared_prompts: bool = True
     stragglers: bool = True
-    kept_samples: object = None
-    parameters: object = 8 * 10**9
-    total_parameters: object = None
-    weight_bytes: object = 16 * 10**9
-    embedding_bytes: object = 0
-    expert_bytes: object = 0
-    expert_share: object = 1
-    kv_bytes: object = 147_456
-    state_bytes: object = 0
-    pair_flops: object = 0
-    decode_pair_flops: object = None
-    head_parameters: object = 0
-    gpus: object = 8
-    peak: object = 990 * 10**12
-    bandwidth: object = 3350 * 10**9
-    memory_bytes: object = 80 * 10**9
-    gpus_per_copy: object = 1
-    replicated_bytes: object = 0
-    kv_copies: object = 1
-    rollout_gpus: object = None
+    kept_samples: Number = None
+    parameters: Number = 8 * 10**9
+    total_parameters: Number = None
+    weight_bytes: Number = 16 * 10**9
+    embedding_bytes: Number = 0
+    expert_bytes: Number = 0
+    expert_share: Number = 1
+    kv_bytes: Number = 147_456
+    state_bytes: Number = 0
+    pair_flops: Number = 0
+    decode_pair_flops: Number = None
+    head_parameters: Number = 0
+    gpus: Number = 8
+    peak: Number = 990 * 10**12
+    bandwidth: Number = 3350 * 10**9
+    memory_bytes: Number = 80 * 10**9
+    gpus_per_copy: Number = 1
+    replicated_bytes: Number = 0
+    kv_copies: Number = 1
+    rollout_gpus: Number = None
     overlap: bool = False
-    mbu: object = 0.7
-    mfu: object = 0.35
-    decode_mfu: object = 1
+    mbu: Number = 0.7
+    mfu: Number = 0.35
+    decode_mfu: Number = 1
     context: str = "average"
     decode_bound: str = "roofline"
     capacity: str = "waves"
@@ -103,18 +105,18 @@ class RLStep:
     recompute: bool = False
     reference: bool = True
     policy_logprobs: bool = False
-    teachers: object = 0
+    teachers: Number = 0
     first_token: str = "decode"
     prefill_head: str = "all"
     pass_head: str = "all"
-    epochs: object = 1
-    rollout_uses: object = 1
-    optimizer_bytes: object = 28
-    trainable_share: object = 1
-    held_state_bytes: object = 0
-    copies: object = 1
-    overhead: object = 1.2
-    other_seconds: object = 0
+    epochs: Number = 1
+    rollout_uses: Number = 1
+    optimizer_bytes: Number = 28
+    trainable_share: Number = 1
+    held_state_bytes: Number = 0
+    copies: Number = 1
+    overhead: Number = 1.2
+    other_seconds: Number = 0
 
     def __post_init__(self):
         checks = {**{n: (positive, u) for n, u in _POSITIVE.items()}, **{n: (nonnegative, u) for n, u in _NONNEGATIVE.items()}}
@@ -157,6 +159,11 @@ class RLStep:
         return self.mean_completion - 1 if self.first_token == "prefill" else self.mean_completion
 
     @property
+    def mean_sample(self):
+        """Mean tokens of a finished sample that a pass reads: prompt and completion (tokens)."""
+        return self.prompt_tokens + self.mean_fed
+
+    @property
     def longest(self):
         """Longest completion (tokens)."""
         return self.lengths[-1][1]
@@ -165,6 +172,11 @@ class RLStep:
     def samples(self):
         """Completions of a step."""
         return self.prompts * self.group
+
+    @property
+    def prefills(self):
+        """Prompts that are prefilled: one a group, or one a completion."""
+        return where(self.shared_prompts, self.prompts, self.samples)
 
     @property
     def kept(self):
@@ -208,11 +220,10 @@ def _flag(value, name):
 def _lengths(completion):
     if not isinstance(completion, tuple):
         return positive(completion, "completion", "tokens")
-    if not completion:
-        raise ValueError("completion must hold a (share, tokens) pair at least, got ()")
-    pairs = tuple((nonnegative(share, "share of completion"), positive(tokens, "completion", "tokens")) for share, tokens in completion)
+    pairs = tuple((nonnegative(share, "share of completion"), positive(tokens, "completion", "tokens"))
+                  for share, tokens in some(completion, "completion", "(share, tokens) pair"))
     nonnegative(1e-9 - abs(total(share for share, _ in pairs) - 1), "1e-9 - |sum of shares - 1| of completion")
-    for (_, before), (_, after) in zip(pairs, pairs[1:]):
+    for (_, before), (_, after) in pairwise(pairs):
         positive(after - before, "growth from one completion length to the next", "tokens")
     return pairs
 
@@ -252,10 +263,9 @@ def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_va
 
 def _transformer(model, b, b_kv, g, expert_parallel):
     count, weights, mla = models.parameters(model), memory.weight_bytes(model, b), bool(model.latent)
-    active = lambda *parts: sum(w.active for w in models.matrices(model) if not parts or w.part in parts)
     stored = 1 if expert_parallel else g if mla else maximum(1, g / model.kv_heads)
-    return dict(parameters=active(), head_parameters=active("head"), total_parameters=count.total, weight_bytes=weights,
-                embedding_bytes=0 if model.tied else count.embedding * b, expert_bytes=count.experts * b,
+    return dict(parameters=models.active_weights(model), head_parameters=models.active_weights(model, "head"),
+                total_parameters=count.total, weight_bytes=weights, embedding_bytes=0 if model.tied else count.embedding * b, expert_bytes=count.experts * b,
                 expert_share=model.active_experts / model.experts if model.experts else 1,
                 kv_bytes=memory.kv_bytes_per_token(model, b_kv), pair_flops=flops.attention_flops_per_pair(model),
                 decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=mla), kv_copies=stored,
@@ -312,10 +322,14 @@ def sum_of_larger(start, stop, a, b):
 
 
 def weights_read(step, rows):
-    """Weight bytes that one GPU reads in a decode step with `rows` sequences on its copy (B).
+    """Weight bytes that one GPU reads in a decode step (B).
 
     Equation: (W - R - embedding)/g + R - (E/g)(1 - s)^rows. R is replicated; E are the routed experts, of which a token uses the share s
     (see `memory.idle_experts`).
+    Parameters: step, an RLStep; rows, sequences on its copy.
+
+    >>> weights_read(RLStep(gpus_per_copy=2), rows=64)
+    8000000000.0
     """
     rows = nonnegative(rows, "rows", "sequences")
     split = (step.weight_bytes - step.replicated_bytes - step.embedding_bytes) / step.gpus_per_copy + step.replicated_bytes
@@ -338,18 +352,23 @@ def _runs(step):
 class Decode:
     """Decode of one wave on one copy of the weights: seconds; FLOPs on the copy; bytes that each of its GPUs moves; decode steps."""
 
-    seconds: object
-    flops: object
-    bytes: object
-    steps: object
+    seconds: Number
+    flops: Number
+    bytes: Number
+    steps: Number
 
 
 def decode(step, batch):
-    """Decode of one wave of `batch` sequences on one copy of the weights, all starting together. Returns: Decode.
+    """Decode of one wave of sequences on one copy of the weights, all starting together.
 
     Equation: sum over t of max(bytes_t / (mbu bandwidth), FLOPs_t / (decode_mfu g peak)); per GPU bytes_t = weights read
     + n_t (2 state + kv c_t) kv_copies / g, FLOPs_t = n_t (2N + pair_flops c_t), with n_t sequences alive at context c_t (the token of
     step t reads its own entry too).
+    Parameters: step, an RLStep; batch, sequences of the wave. Returns: Decode.
+
+    >>> wave = decode(printed_page(), batch=128)
+    >>> round(wave.seconds, 1), wave.flops == 2 * 8e9 * 128 * 4096, wave.steps
+    (145.2, True, 4096)
     """
     seconds = work = moved = stop = 0
     batch = positive(batch, "batch", "sequences")
@@ -378,6 +397,10 @@ def resident_bytes(step):
     """Bytes that a sampling GPU holds before any cache (B).
 
     Equation: overhead copies ((W - R)/g + R), and where rollout and training share GPUs held_state_bytes x trained parameters / gpus.
+    Parameters: step, an RLStep.
+
+    >>> resident_bytes(RLStep()) / 1e9
+    19.2
     """
     weights = (step.weight_bytes - step.replicated_bytes) / step.gpus_per_copy + step.replicated_bytes
     state = step.held_state_bytes * step.trainable_share * step.all_parameters / step.gpus if step.rollout_gpus is None else 0
@@ -385,7 +408,14 @@ def resident_bytes(step):
 
 
 def sequence_bytes(step):
-    """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B)."""
+    """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B).
+
+    Equation: kv_copies (kv (prompt + longest) + state).
+    Parameters: step, an RLStep.
+
+    >>> sequence_bytes(RLStep(completion=4096))
+    603979776
+    """
     return step.kv_copies * (step.kv_bytes * (step.prompt_tokens + step.longest) + step.state_bytes)
 
 
@@ -393,15 +423,23 @@ def sequences_that_fit(step):
     """Sequences that one copy of the weights holds at once, each with the longest length reserved (a whole number, 0 if none).
 
     Equation: floor(g (memory - resident) / bytes of a sequence).
+    Parameters: step, an RLStep.
+
+    >>> sequences_that_fit(RLStep(completion=4096)), sequences_that_fit(RLStep(completion=500_000))
+    (100, 0)
     """
     g = step.gpus_per_copy
     return memory.sequences_that_fit(g * step.memory_bytes, g * resident_bytes(step), sequence_bytes(step))
 
 
 def waves(step):
-    """Equal batches, one after the other, into which memory splits the rollout: ceil(batch / sequences that fit); 1 if ignored.
+    """Equal batches, one after the other, into which memory splits the rollout (count).
 
-    Raises: ValueError where memory holds not even one sequence.
+    Equation: ceil(batch / sequences that fit); 1 where capacity is "ignored".
+    Parameters: step, an RLStep. Raises: ValueError where memory holds not even one sequence.
+
+    >>> waves(RLStep(completion=4096)), waves(RLStep(completion=16_384))
+    (2, 6)
     """
     if step.capacity == "ignored":
         return 1
@@ -414,6 +452,9 @@ def overflow_length(step, sequences=None):
     Equation: (g (memory - resident) / (n kv_copies) - state) / kv - prompt.
     Parameters: step, an RLStep; sequences n (None: the batch). At or below 0 they fit at no length.
     Raises: ValueError for a model whose cache does not grow.
+
+    >>> round(overflow_length(RLStep())), round(overflow_length(RLStep(), sequences=256))
+    (3221, 1611)
     """
     n = step.batch if sequences is None else positive(sequences, "sequences")
     room = step.gpus_per_copy * (step.memory_bytes - resident_bytes(step)) / (n * step.kv_copies)
@@ -430,32 +471,32 @@ class Breakdown:
     of the whole batch at full length and training state that a sampling GPU would hold (B), of memory_bytes. ridge (FLOP/B).
     """
 
-    prefill_seconds: object
-    decode_seconds: object
-    logprob_seconds: object
-    training_seconds: object
-    optimizer_seconds: object
-    other_seconds: object
-    step_seconds: object
-    prefill_flops: object
-    decode_flops: object
-    logprob_flops: object
-    training_flops: object
-    sampled_tokens: object
-    trained_tokens: object
-    forward_tokens: object
-    decode_bytes: object
-    decode_steps: object
-    batch: object
-    fit: object
-    waves: object
-    held_bytes: object
-    memory_bytes: object
-    sampling_gpus: object
-    training_gpus: object
-    gpus: object
-    peak: object
-    ridge: object
+    prefill_seconds: Number
+    decode_seconds: Number
+    logprob_seconds: Number
+    training_seconds: Number
+    optimizer_seconds: Number
+    other_seconds: Number
+    step_seconds: Number
+    prefill_flops: Number
+    decode_flops: Number
+    logprob_flops: Number
+    training_flops: Number
+    sampled_tokens: Number
+    trained_tokens: Number
+    forward_tokens: Number
+    decode_bytes: Number
+    decode_steps: Number
+    batch: Number
+    fit: Number
+    waves: Number
+    held_bytes: Number
+    memory_bytes: Number
+    sampling_gpus: Number
+    training_gpus: Number
+    gpus: Number
+    peak: Number
+    ridge: Number
 
     @property
     def rollout_seconds(self):
@@ -529,13 +570,17 @@ def pass_flops(step):
     Equation: prefill 2N P + a P(P+1)/2 a prompt; forward 2N T + a T(T+1)/2 a sample; training epochs ((6, or 4 under LoRA, + 2 with
     recomputation) N T + (3, or 4) a T(T+1)/2) a kept sample. T: prompt P and completion tokens read; a: pair_flops; means over the
     lengths. Where the head skips rows, N T becomes N T - head parameters x rows skipped.
+    Parameters: step, an RLStep.
+
+    >>> prefill, forward, training = pass_flops(RLStep())
+    >>> prefill, forward == 2 * 8e9 * 1024 * 4096, training / forward
+    (0.0, True, 3.0)
     """
-    a, n, prompt = step.pair_flops, step.parameters, step.prompt_tokens
-    tokens = prompt + step.mean_fed
+    a, n, prompt, tokens = step.pair_flops, step.parameters, step.prompt_tokens, step.mean_sample
     pairs = sum(share * _line_sum(1, prompt + count, 0, 1) for share, count in step.fed)
     first = n * prompt - step.head_parameters * (prompt - where(prompt == 0, 0, 1)) if step.prefill_head == "last" else n * prompt
     known = n * tokens - step.head_parameters * (tokens - step.mean_completion) if step.pass_head == "labels" else n * tokens
-    prefill = where(step.shared_prompts, step.prompts, step.samples) * (2 * first + a * _line_sum(1, prompt, 0, 1))
+    prefill = step.prefills * (2 * first + a * _line_sum(1, prompt, 0, 1))
     training = step.epochs * step.kept * (step.train_rule * known + (3 + step.recompute) * a * pairs)
     return prefill, step.samples * (2 * known + a * pairs), training
 
@@ -561,37 +606,42 @@ def step(config):
     update = roofline.transfer_seconds(c.optimizer_bytes * c.trainable_share * c.all_parameters, c.gpus * c.bandwidth, c.mbu)
     rollout = seconds(prefill, c.sampling_gpus) + repeated * wave.seconds
     learning = seconds(forward, c.gpus) + seconds(training, c.gpus) + update
-    tokens, prompts = c.prompt_tokens + c.mean_fed, where(c.shared_prompts, c.prompts, c.samples)
     return Breakdown(
         prefill_seconds=seconds(prefill, c.sampling_gpus), decode_seconds=repeated * wave.seconds, logprob_seconds=seconds(forward, c.gpus),
         training_seconds=seconds(training, c.gpus), optimizer_seconds=update, other_seconds=c.other_seconds,
         step_seconds=where(c.overlap, maximum(rollout, learning), rollout + learning) + c.other_seconds,
         prefill_flops=prefill, decode_flops=repeated * wave.flops * c.sampling_gpus / c.gpus_per_copy, logprob_flops=forward,
-        training_flops=training, sampled_tokens=c.samples * c.mean_completion / c.rollout_uses, trained_tokens=c.epochs * c.kept * tokens,
-        forward_tokens=(prompts * c.prompt_tokens + passes * c.samples * tokens) / c.rollout_uses,
+        training_flops=training, sampled_tokens=c.samples * c.mean_completion / c.rollout_uses,
+        trained_tokens=c.epochs * c.kept * c.mean_sample,
+        forward_tokens=(c.prefills * c.prompt_tokens + passes * c.samples * c.mean_sample) / c.rollout_uses,
         decode_bytes=repeated * wave.bytes, decode_steps=repeated * wave.steps, batch=c.batch, fit=sequences_that_fit(c), waves=rounds,
         held_bytes=resident_bytes(c) + c.batch * sequence_bytes(c) / c.gpus_per_copy, memory_bytes=c.memory_bytes,
         sampling_gpus=c.sampling_gpus, training_gpus=c.gpus, gpus=c.all_gpus, peak=c.peak, ridge=roofline.ridge(c.peak, c.bandwidth))
 
 
-def sweep(config, chunk=2**14):
+def sweep(config):
     """`step` for whole arrays: fields of `config` that are one-dimensional arrays of one length are taken element by element.
 
-    Worked off in chunks that stay in the processor's cache. Parameters: config, an RLStep with at least one array; chunk, elements at a
-    time. Returns: Breakdown whose dependent fields are float64 arrays, equal to `step` of each element. Raises: ValueError for arrays
-    of other shapes, or none.
+    Worked off in chunks that stay in the processor's cache.
+    Parameters: config, an RLStep with at least one array.
+    Returns: Breakdown whose dependent fields are float64 arrays, equal to `step` of each element.
+    Raises: ValueError for arrays of other shapes, or none.
+
+    >>> import numpy
+    >>> sweep(RLStep(completion=numpy.array([1024, 2048]))).waves.tolist()
+    [1.0, 1.0]
     """
     varied = {f.name: v for f in fields(config) if is_array(v := getattr(config, f.name))}
     shapes = {v.shape for v in varied.values()}
     if len(shapes) != 1 or len(next(iter(shapes))) != 1:
         raise ValueError(f"array fields must be one-dimensional and of one length, got shapes {sorted(shapes)}")
     size, out = next(iter(shapes))[0], {}
-    for start in range(0, size, whole(chunk, "chunk", "elements", 1)):
-        part = step(replace(config, **{name: v[start:start + chunk] for name, v in varied.items()}))
+    for start in range(0, size, CHUNK):
+        part = step(replace(config, **{name: v[start:start + CHUNK] for name, v in varied.items()}))
         for f in fields(part):
             value = getattr(part, f.name)
             if is_array(value):
-                out.setdefault(f.name, sys.modules["numpy"].empty(size))[start:start + chunk] = value
+                out.setdefault(f.name, sys.modules["numpy"].empty(size))[start:start + CHUNK] = value
             else:
                 out[f.name] = value
     return Breakdown(**out)
@@ -599,22 +649,33 @@ def sweep(config, chunk=2**14):
 
 # ------------------------------------------------------------------------------------------------------------------------ crossover
 def with_completion(config, tokens):
-    """The same step with another mean completion (tokens); a distribution keeps its shape."""
+    """The same step with another mean completion; a distribution keeps its shape.
+
+    Parameters: config, an RLStep; tokens, the mean. Returns: RLStep.
+
+    >>> with_completion(RLStep(completion=((0.5, 100), (0.5, 300))), 400).completion
+    ((0.5, 200.0), (0.5, 600.0))
+    """
     scale = positive(tokens, "tokens", "tokens") / config.mean_completion
     scaled = tuple((share, length * scale) for share, length in config.lengths)
     return replace(config, completion=scaled if isinstance(config.completion, tuple) else tokens)
 
 
-def crossover_length(config, low=1, high=2**20):
+def crossover_length(config):
     """Mean completion at which rollout and learning take equally long (tokens), by bisection.
 
-    Learning is what the configuration counts of log-probabilities, training and optimizer. Parameters: config, an RLStep (its own
-    completion does not matter but for its shape); low, high: range searched (tokens), the latter cut where not one sequence fits.
-    Returns: tokens; None where the same side is longer at both ends, so that no crossing is known.
+    Learning is what the configuration counts of log-probabilities, training and optimizer.
+    Parameters: config, an RLStep (its own completion does not matter but for its shape).
+    Returns: tokens, between 1 and 2^20 or the length at which not one sequence fits; None where the same side is longer at both ends, so
+    that no crossing is known.
+
+    >>> round(crossover_length(printed_page()))
+    715
     """
     def lead(tokens):
         result = step(with_completion(config, tokens))
         return result.rollout_seconds - result.learning_seconds
+    low, high = 1, 2**20
     if config.capacity == "waves" and config.kv_bytes > 0:
         high = min(high, overflow_length(config, 1) * config.mean_completion / config.longest)
     if lead(low) >= 0 or lead(high) <= 0:
@@ -628,14 +689,21 @@ class Prices:
     """Dollars per million tokens: sampled (decode), trained on (training and optimizer), passed forward (prefill and log-probabilities;
     None where there are none)."""
 
-    sampled: object
-    trained: object
-    forward: object
+    sampled: Number
+    trained: Number
+    forward: Number
 
 
 def step_dollars(result, dollars_per_gpu_hour):
-    """Bill of a step ($): GPU-seconds / 3600 x price. Parameters: result, a Breakdown; dollars_per_gpu_hour."""
-    return result.gpu_seconds / 3600 * nonnegative(dollars_per_gpu_hour, "dollars_per_gpu_hour", "$")
+    """Bill of a step ($).
+
+    Equation: GPU-seconds / 3600 x price.
+    Parameters: result, a Breakdown; dollars_per_gpu_hour ($/GPU-h).
+
+    >>> round(step_dollars(step(printed_page()), 2), 3)
+    0.86
+    """
+    return budgets.rental_dollars(result.gpu_seconds, dollars_per_gpu_hour)
 
 
 def token_prices(result, dollars_per_gpu_hour):
@@ -643,7 +711,11 @@ def token_prices(result, dollars_per_gpu_hour):
 
     Equation: the step's bill, shared out in proportion to the seconds of the phases, over the tokens of each. What waits or runs beside
     (other_seconds, idle GPUs) is paid by all in that proportion.
-    Parameters: result, a Breakdown; dollars_per_gpu_hour. Returns: Prices.
+    Parameters: result, a Breakdown; dollars_per_gpu_hour ($/GPU-h). Returns: Prices.
+
+    >>> prices = token_prices(step(printed_page()), 2)
+    >>> round(prices.sampled, 3), round(prices.trained, 3), prices.forward
+    (0.154, 0.051, None)
     """
     bill = step_dollars(result, dollars_per_gpu_hour) / (result.rollout_seconds + result.learning_seconds)
     per_million = lambda seconds, tokens: bill * seconds / tokens * 10**6
@@ -654,10 +726,14 @@ def token_prices(result, dollars_per_gpu_hour):
 
 
 def metered_dollars(result, prices):
-    """Bill of a step where tokens are metered ($): sum of tokens x price.
+    """Bill of a step where tokens are metered ($).
 
+    Equation: sum of tokens x price.
     Parameters: result, a Breakdown; prices, Prices in $ per million tokens (`forward` is a service's prefill price).
     Raises: ValueError for forward tokens without a price.
+
+    >>> metered_dollars(step(printed_page()), Prices(sampled=1, trained=2, forward=None)) == 3 * 1024 * 4096 / 10**6
+    True
     """
     forward = 0 if prices.forward is None and not is_array(result.forward_tokens) and result.forward_tokens == 0 else prices.forward
     lines = ((result.sampled_tokens, prices.sampled, "sampled"), (result.trained_tokens, prices.trained, "trained"),

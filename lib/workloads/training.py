@@ -101,10 +101,9 @@ def needs_gradient(graph):
         if op.name in seen:
             raise ValueError(f"operations must have names used once, got {op.name!r} twice")
         seen.add(op.name)
-        if op.weight and op.weight.trained or found.intersection(op.reads):
+        if (op.weight and op.weight.trained) or found.intersection(op.reads):
             found.add(op.name)
-    if not seen:
-        raise ValueError("graph must hold one operation or more, got none")
+    domain.some(seen, "graph", "operation")
     return found
 
 
@@ -121,6 +120,7 @@ class BackwardStep(NamedTuple):
 def backward(graph):
     """Backward steps of a graph, last operation first; an operation with no gradient to pass on or to keep has none.
 
+    Parameters: graph, Operations in forward order. Returns: tuple of `BackwardStep`.
     Equation: a product of F FLOPs takes F for each of its factors that needs a gradient, and needs the other factor for it.
 
     >>> w = Weight("W", 77)
@@ -145,7 +145,7 @@ def _other_factors(op, graded, trained):
 
 
 def forward_flops(graph):
-    """FLOPs of the forward pass: the sum over all operations.
+    """FLOPs (count) of the forward pass: the sum over all operations. Parameters: graph, Operations in forward order.
 
     >>> forward_flops([Operation("x"), Operation("y", ("x",), Weight("W", 77), flops=770)])
     770
@@ -154,7 +154,7 @@ def forward_flops(graph):
 
 
 def backward_flops(graph):
-    """FLOPs of the backward pass: the sum over the steps of `backward`.
+    """FLOPs (count) of the backward pass: the sum over the steps of `backward`. Parameters: graph, Operations in forward order.
 
     >>> backward_flops([Operation("x"), Operation("y", ("x",), Weight("W", 77), flops=770)])
     770
@@ -163,7 +163,9 @@ def backward_flops(graph):
 
 
 def kept_elements(graph):
-    """Values of each output that must wait for the backward pass, a dict in forward order.
+    """Values (count) of each output that must wait for the backward pass, a dict in forward order.
+
+    Parameters: graph, Operations in forward order.
 
     >>> kept_elements([Operation("x", elements=35), Operation("y", ("x",), Weight("W", 77), flops=770, elements=55)])
     {'x': 35}
@@ -212,7 +214,10 @@ def lifetimes(graph):
 
 
 def elements_held(kept, event):
-    """Values alive during one event, of the `Kept`s given (both ends count).
+    """Values (count) alive during one event, of the `Kept`s given.
+
+    Equation: sum of the elements of all whose start <= event <= end.
+    Parameters: kept, from `lifetimes`; event, its number.
 
     >>> elements_held([Kept("x", "output", 0, 2, 35), Kept("y", "output", 1, 1, 55)], 1)
     90
@@ -337,7 +342,7 @@ class _Transformer:
 # State
 
 def weights(graph):
-    """The weights of a graph by name; a shared one counts once.
+    """The weights of a graph, a dict of name to `Weight`; a shared one counts once.
 
     >>> sum(w.parameters for w in weights(transformer(models.model("Qwen3-8B"), 1)).values())
     8190735360
@@ -349,7 +354,7 @@ def state_bytes(graph, recipe="fp32 gradients", frozen_bytes=2):
     """Bytes of weights, gradients and optimizer state when a part of the weights is frozen, as `memory.TrainingBytes`.
 
     Equation: trained parameters x (bytes of the recipe), and frozen_bytes for each frozen one, with the weights.
-    Parameters: recipe, as in `memory.training_state_bytes`; frozen_bytes (B): 2 for BF16, 0.5 for 4 bits (scales left out).
+    Parameters: graph, Operations in forward order; recipe, as in `memory.training_state_bytes`; frozen_bytes (B): 2 for BF16, 0.5 for 4 bits (scales left out).
     Raises: ValueError if no weight is trained.
 
     >>> graph = [Operation("x"), Operation("y", ("x",), Weight("W", 100, trained=False), 1), Operation("z", ("y",), Weight("V", 10), 1)]
@@ -362,7 +367,7 @@ def state_bytes(graph, recipe="fp32 gradients", frozen_bytes=2):
 
 
 class UpdateTraffic(NamedTuple):
-    """Bytes that an optimizer update reads and writes."""
+    """Bytes that an optimizer update reads and writes (B)."""
 
     read: float
     written: float
@@ -426,7 +431,7 @@ def document_pairs(lengths):
     >>> document_pairs([4096, 4096]), document_pairs([7168, 1024])
     (16781312, 26218496)
     """
-    return sum(flops.pairs(domain.whole(length, "length", "tokens", least=1)) for length in _some(lengths, "lengths"))
+    return sum(flops.pairs(domain.whole(length, "length", "tokens", least=1)) for length in domain.some(lengths, "lengths"))
 
 
 def pack(lengths, capacity):
@@ -440,18 +445,11 @@ def pack(lengths, capacity):
     [[700, 300], [600, 400]]
     """
     sequences, capacity = [], domain.whole(capacity, "capacity", "tokens", least=1)
-    for length in sorted(_some(lengths, "lengths"), reverse=True):
+    for length in sorted(domain.some(lengths, "lengths"), reverse=True):
         domain.nonnegative(capacity - domain.whole(length, "length", "tokens", least=1), "capacity - length", "tokens")
         room = next((s for s in sequences if sum(s) + length <= capacity), None)
         room.append(length) if room is not None else sequences.append([length])
     return sequences
-
-
-def _some(values, name):
-    values = list(values)
-    if not values:
-        raise ValueError(f"{name} must hold one value or more, got {values!r}")
-    return values
 
 
 class Batch(NamedTuple):
@@ -473,7 +471,7 @@ def input_timeline(prepare_seconds, compute_seconds, buffers=2):
     >>> [batch.compute for batch in input_timeline([3, 3, 3], [4, 4, 4])]
     [Interval(start=3, end=7), Interval(start=7, end=11), Interval(start=11, end=15)]
     """
-    prepare, compute = _some(prepare_seconds, "prepare_seconds"), _some(compute_seconds, "compute_seconds")
+    prepare, compute = domain.some(prepare_seconds, "prepare_seconds"), domain.some(compute_seconds, "compute_seconds")
     if len(prepare) != len(compute):
         raise ValueError(f"compute_seconds must hold as many values as prepare_seconds, {len(prepare)}, got {len(compute)}")
     buffers = domain.whole(buffers, "buffers", least=1)
