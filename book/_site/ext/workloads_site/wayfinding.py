@@ -1,0 +1,199 @@
+"""The way through the book, read from its pages: what each builds on and leads to; and the map of them all."""
+
+import json
+import re
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+from workloads import LAYERS
+
+SHOWN = ("facts", "counts", "times", "systems")
+LINK = re.compile(r"\]\(([^)#\s]+)\.(?:ipynb|md)\)")
+IMPORT = re.compile(r"^from workloads(?:\.(\w+))? import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+LABEL = re.compile(r"(?:Exercise|Design) ([^:]+):")
+
+
+class Page(NamedTuple):
+    """A page as the table of contents and its own front block describe it; ``parent`` and ``builds`` are names of pages."""
+
+    name: str
+    part: str
+    parent: str | None
+    title: str
+    minutes: int | None
+    builds: list
+    next: list
+    layers: frozenset
+
+    @property
+    def exercise(self):
+        return self.name.startswith("exercises/")
+
+
+def contents(root):
+    """(name, caption of its part, page above or None) of every page, in reading order; the landing page is not among them."""
+
+    def below(entries, caption, parent):
+        for entry in entries:
+            if "glob" in entry:
+                found = sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.glob(f"{entry['glob']}.md"))
+                yield from ((name, caption, parent) for name in found if name != parent)
+            else:
+                yield entry["file"], caption, parent
+                yield from below(entry.get("sections", ()), caption, entry["file"])
+
+    for part in yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))["parts"]:
+        yield from below(part["chapters"], part["caption"], None)
+
+
+def source(root, name):
+    """The file of a page; None for one that the build has still to write."""
+    return next((path for end in (".ipynb", ".md") if (path := root / f"{name}{end}").exists()), None)
+
+
+def texts(path):
+    """Front block, whole Markdown and code of a page."""
+    if path.suffix == ".md":
+        text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        return text.partition("\n## ")[0], text, ""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    markdown, code = ([("".join(c["source"])) for c in cells if c["cell_type"] == kind] for kind in ("markdown", "code"))
+    return markdown[0], "\n\n".join(markdown), "\n".join(code)
+
+
+def links(text, path, root):
+    """Names of the pages that a text links to."""
+    return [(path.parent / target).resolve().relative_to(root.resolve()).as_posix() for target in LINK.findall(text) if ":" not in target]
+
+
+def layers(code):
+    """The layers of the library from which a page's code imports."""
+    modules = {name for module, *names in IMPORT.findall(code) for name in ([module] if module else re.findall(r"\w+", "".join(names)))}
+    return frozenset(next((layer for layer, members in LAYERS.items() if module in members), "systems") for module in modules)
+
+
+def read(root, name, part, parent):
+    path = source(root, name)
+    if not path:
+        return Page(name, part, parent, name.rpartition("/")[2], None, [], [], frozenset())
+    front, text, code = texts(path)
+    after = text.rpartition("**Next:**")[2] if "**Next:**" in text else ""
+    needs = re.search(r"^\*(\d+) minutes\. Builds on (.*?)\.(?: [A-Z]|\*)", front, re.MULTILINE)
+    return Page(
+        name,
+        part,
+        parent,
+        re.search(r"^# (.*)", front, re.MULTILINE)[1],
+        int(needs[1]) if needs else None,
+        links(needs[2], path, root) if needs else [],
+        links(after, path, root),
+        layers(code),
+    )
+
+
+def book(root):
+    """Every page of the table of contents, by name, in reading order."""
+    return {name: read(root, name, part, parent) for name, part, parent in contents(root)}
+
+
+def rows(pages):
+    """The lines of the map: captions of parts, and pairs of a page that takes minutes and the exercises beside it.
+
+    An exercise stands beside the last page that it builds on.
+    """
+    lines, beside, part = [], {}, None
+    for page in pages.values():
+        if page.exercise:
+            beside.setdefault(max(page.builds, key=list(pages).index), []).append(page)
+        elif page.minutes:
+            lines += [page.part] * (page.part != part) + [page]
+            part = page.part
+    return [line if isinstance(line, str) else (line, beside.get(line.name, [])) for line in lines]
+
+
+def others(pages):
+    """Pages to look things up in, by part."""
+    found = {}
+    for page in pages.values():
+        if not page.exercise and not page.minutes:
+            found.setdefault(page.part, []).append(page)
+    return found
+
+
+def drawn(pages, here):
+    """The map as HTML, its links relative to a page ``here`` ("../" for each folder)."""
+    lines = rows(pages)
+    place = {line[0].name: at for at, line in enumerate(lines) if not isinstance(line, str)}
+    pairs = [(place[earlier], place[page.name]) for page in pages.values() if page.name in place for earlier in page.builds if earlier in place]
+    furthest = max(b - a for a, b in pairs)
+    arcs, rules, items = [], [], []
+    for a, b in pairs:
+        left = 100 - 128 * ((b - a) / furthest) ** 0.5
+        arcs.append(f'<path class="a{a} b{b}" d="M100 {a + 0.5}C{left:.1f} {a + 0.5} {left:.1f} {b + 0.5} 100 {b + 0.5}"/>')
+    for at, line in enumerate(lines):
+        if isinstance(line, str):
+            minutes = sum(p.minutes or 0 for p, _ in filter(lambda other: not isinstance(other, str) and other[0].part == line, lines))
+            said = f" <small>{minutes // 60} h {minutes % 60:02} min</small>" if minutes > 60 else ""
+            items.append(f'<li class="wl-map-part"><span>{escape(line)}{said}</span></li>')
+            continue
+        page, beside = line
+        state = f".wl-map:has(.r{at}:is(:hover,:focus-within))"
+        rules.append(f"{state} .b{at}{{stroke:var(--wl-before);stroke-width:2.5;opacity:1}}{state} .a{at}{{stroke:var(--wl-after);stroke-width:2.5;stroke-dasharray:5 3;opacity:1}}")
+        marks = "" if not page.layers else "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in SHOWN)
+        small = "".join(
+            f'<a href="{here}{p.name}.html" title="{escape(p.title)}"><span aria-hidden="true">{escape((LABEL.match(p.title) or [0, p.title])[1])}</span>'
+            f'<span class="visually-hidden">{escape(p.title)}</span></a>'
+            for p in beside
+        )
+        said = "; ".join(
+            [f"builds on {', '.join(pages[b].title for b in page.builds if b in pages)}"] * bool(page.builds)
+            + [f"uses {', '.join(layer for layer in SHOWN if layer in page.layers)}"] * bool(page.layers & set(SHOWN))
+        )
+        depth, kind = int(bool(page.parent)), " wl-map-section" * any(p.parent == page.name and not p.exercise for p in pages.values())
+        items.append(
+            f'<li class="r{at} wl-map-row{kind}" style="--depth:{depth}"><span class="wl-map-layers" aria-hidden="true">{marks}</span>'
+            f'<span class="wl-map-title"><a href="{here}{page.name}.html">{escape(page.title)}</a>'
+            + (f" <small>{page.minutes} min</small>" if page.minutes else "")
+            + (f'<span class="visually-hidden"> ({escape(said)})</span>' if said else "")
+            + "</span>"
+            + (f'<span class="wl-map-beside">{small}</span>' if small else "")
+            + "</li>"
+        )
+    looked_up = "".join(
+        f"<p><b>{escape(part)}</b>: " + ", ".join(f'<a href="{here}{p.name}.html">{escape(p.title)}</a>' for p in found) + "</p>"
+        for part, found in others(pages).items()
+    )
+    built_on = max(place, key=lambda name: sum(a == place[name] for a, _ in pairs))
+    alt = (
+        f"{len(place)} pages from top to bottom in reading order, joined by {len(pairs)} arcs, each from a page to an earlier one that it builds on. "
+        f"Most are built on {pages[built_on].title}. The list beside the arcs names for each page what it builds on."
+    )
+    caption = (
+        "Every page in reading order, its minutes, its exercises beside it. An arc joins a page to each earlier page that it builds on; "
+        "point at a page, or reach it with the Tab key: solid arcs lead to what it needs, dashed ones to what needs it. "
+        f"The four squares say from which layers of the library its code imports: {', '.join(SHOWN[:-1])} and {SHOWN[-1]}, from left to right."
+    )
+    return (
+        f'<figure class="wl-map" style="--lines:{len(lines)}"><figcaption>{caption}</figcaption><style>{"".join(rules)}</style><div class="wl-map-body">'
+        f'<svg class="wl-map-arcs" viewBox="0 0 100 {len(lines)}" preserveAspectRatio="none" role="img" aria-label="{escape(alt)}">{"".join(arcs)}</svg>'
+        f'<ul class="wl-map-rows">{"".join(items)}</ul></div>{looked_up}</figure>'
+    )
+
+
+class Map(SphinxDirective):
+    """``{map}``: the map of the book."""
+
+    def run(self):
+        root = Path(self.env.srcdir)
+        pages = book(root)
+        for path in filter(None, [root / "_toc.yml", *(source(root, name) for name in pages)]):
+            self.env.note_dependency(str(path))
+        return [nodes.raw("", drawn(pages, "../" * self.env.docname.count("/")), format="html")]
+
+
+def setup(app):
+    app.add_directive("map", Map)
