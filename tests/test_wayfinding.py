@@ -19,15 +19,19 @@ PAGES = wayfinding.book(ROOT)
 ORDER = list(PAGES)
 EXERCISES = [name for name, page in PAGES.items() if page.exercise]
 SECTIONS = [name for name in PAGES if re.fullmatch(r"book/workloads/3-\d", name)]
-CHAPTERS = [name for name, page in PAGES.items() if name.startswith("book/") and wayfinding.source(ROOT, name) and wayfinding.source(ROOT, name).suffix == ".ipynb"]
+CHAPTERS = [name for name in PAGES if name.startswith("book/") and (ROOT / f"{name}.ipynb").exists()]
 
 LIST = r"(?:- [^\n]+\n){2,4}"
 TABLE = r"\| (?:formula|rule|question) \|[^\n]*where it holds \|[^\n]*\n\|[:\-| ]+\|\n(?:\|[^\n]+\|(?:\n|$)){1,}"
 OPENING = re.compile(
-    r"# (?P<title>[^\n]+)\n\n\*\*(?P<answer>[^\n]+)\*\*\n\nAfter this page you can:\n\n(?P<can>" + LIST + r")\n\*(?P<minutes>\d+) minutes\. Builds on (?P<builds>[^\n]+)\*")
+    r"# (?P<title>[^\n]+)\n\n\*\*(?P<answer>[^\n]+)\*\*\n\nAfter this page you can:\n\n(?P<can>" + LIST + r")\n"
+    r"\*(?P<minutes>\d+) minutes\. Builds on (?P<builds>[^\n]+)\*")
 CLOSING = re.compile(
     r"## What this leaves out\n\n(?P<leaves>[^#]+?)\n\n(?:## Formulas and where they hold\n\n(?P<table>" + TABLE + r")\n+)?"
-    r"## Exercises, sources, next\n\n\*\*Exercises:\*\* (?P<exercises>[^\n]+)\n\n\*\*Sources:\*\* (?P<sources>[^\n]+)\n\n\*\*Next:\*\* (?P<next>[^\n]+)\s*")
+    r"## Exercises, sources, next\n\n\*\*Exercises:\*\* (?P<exercises>[^\n]+)\n\n"
+    r"\*\*Sources:\*\* (?P<sources>[^\n]+)\n\n\*\*Next:\*\* (?P<next>[^\n]+)\s*")
+
+EXERCISE = re.compile(r"# (?:Exercise|Design) [A-Z0-9.-]+: [^\n]+\n\n\*\d+ minutes\. Builds on [^\n]+\. Goal: [^\n]+\.\*$")
 
 
 def metadata(path):
@@ -56,10 +60,6 @@ def reading_minutes(path):
     return words / 200 + code / 4 + figures * 3 / 4 + tables / 4 + lines / 20 + formulas / 4
 
 
-def linked(text, path, root):
-    return [name for name in wayfinding.links(text, path, root)]
-
-
 def faults(root, pages, name):
     """What a chapter page or a section page lacks."""
     path = wayfinding.source(root, name)
@@ -76,16 +76,14 @@ def faults(root, pages, name):
         found.append("minutes in the text and in the metadata differ")
     if not closing["table"] and name not in SECTIONS:
         found.append("no table of formulas")
-    for part in ("builds", "exercises", "next"):
-        if not linked((opening if part == "builds" else closing)[part], path, root) and not (part == "builds" and name == CHAPTERS[0]):
-            found.append(f"no link under {part}")
+    parts = {"builds": opening["builds"], "exercises": closing["exercises"], "next": closing["next"]}
+    without = [part for part, said in parts.items() if not wayfinding.links(said, path, root)]
+    found += [f"no link under {part}" for part in without if part != "builds" or name != CHAPTERS[0]]
     if not re.search(r"\{cite\}|table|bibliography|those of the pages", closing["sources"]):
         found.append("no source")
-    if not any(to.startswith("exercises/") for to in linked(closing["exercises"], path, root)):
+    if not any(to.startswith("exercises/") for to in wayfinding.links(closing["exercises"], path, root)):
         found.append("no exercise")
-    for to in linked(text, path, root):
-        if not any((root / f"{to}{end}").exists() for end in (".ipynb", ".md")):
-            found.append(f"no page {to}")
+    found += [f"no page {to}" for to in wayfinding.links(text, path, root) if not wayfinding.source(root, to)]
     page = pages[name]
     if not page.next or page.next[0] not in pages or (order.index(page.next[0]) <= order.index(name) and not last(name)):
         found.append("the next page does not lead on")
@@ -132,14 +130,15 @@ def test_from_the_first_page_one_comes_by_next_through_every_chapter():
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_exercise_and_the_pages_it_practises_lead_to_each_other(name):
     page, path = PAGES[name], wayfinding.source(ROOT, name)
-    assert re.match(r"# (?:Exercise|Design) [A-Z0-9.-]+: [^\n]+\n\n\*\d+ minutes\. Builds on .+\. Goal: [^\n]+\.\*$", wayfinding.texts(path)[0], re.DOTALL)
+    assert EXERCISE.match(wayfinding.texts(path)[0])
     assert page.minutes == metadata(path) and page.builds and page.next
     for chapter in page.builds:
         at = wayfinding.source(ROOT, chapter)
-        assert name in linked(CLOSING.search(wayfinding.texts(at)[1])["exercises"], at, ROOT), f"{chapter} does not name it"
+        assert name in wayfinding.links(CLOSING.search(wayfinding.texts(at)[1])["exercises"], at, ROOT), f"{chapter} does not name it"
         assert chapter in page.next or chapter.startswith("book/workloads/3-4"), f"no way back to {chapter}"
     assert ORDER.index(page.next[0]) > ORDER.index(name)
-    points = sum(c["metadata"]["nbgrader"]["points"] for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["metadata"].get("nbgrader", {}).get("grade"))
+    grading = [cell["metadata"].get("nbgrader", {}) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]]
+    points = sum(cell["points"] for cell in grading if cell.get("grade"))
     assert 1 <= page.minutes / points <= 3
 
 
@@ -180,7 +179,8 @@ def test_the_table_of_contents_is_read_as_the_file_lists_it():
 
 
 def test_the_landing_page_leads_to_the_map():
-    assert "book/map" in linked((ROOT / "book/index.md").read_text(encoding="utf-8").partition("| If you want")[0], ROOT / "book/index.md", ROOT)
+    page = ROOT / "book/index.md"
+    assert "book/map" in wayfinding.links(page.read_text(encoding="utf-8").partition("| If you want")[0], page, ROOT)
 
 
 def test_layers_are_those_of_the_modules_a_page_imports():

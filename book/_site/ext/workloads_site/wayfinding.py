@@ -124,63 +124,82 @@ def others(pages):
     return found
 
 
+def _arcs(pairs):
+    """Arcs between lines of the map, the wider the further apart."""
+    furthest = max(b - a for a, b in pairs)
+    for a, b in pairs:
+        left = 100 - 128 * ((b - a) / furthest) ** 0.5
+        yield f'<path class="a{a} b{b}" d="M100 {a + 0.5}C{left:.1f} {a + 0.5} {left:.1f} {b + 0.5} 100 {b + 0.5}"/>'
+
+
+def _rule(at):
+    """Style: with the pointer or the focus on a line, its arcs stand out."""
+    state, shown = f".wl-map:has(.r{at}:is(:hover,:focus-within))", "stroke-width:2.5;opacity:1"
+    return f"{state} .b{at}{{stroke:var(--wl-before);{shown}}}{state} .a{at}{{stroke:var(--wl-after);stroke-dasharray:5 3;{shown}}}"
+
+
+def _part(caption, lines):
+    """Line of a part: its name, and how long its pages take."""
+    minutes = sum(line[0].minutes for line in lines if not isinstance(line, str) and line[0].part == caption)
+    long = f" <small>{minutes // 60} h {minutes % 60:02} min</small>" if minutes > 60 else ""
+    return f'<li class="wl-map-part"><span>{escape(caption)}{long}</span></li>'
+
+
+def _said(page, pages):
+    """In words what the arcs and the squares of a page show."""
+    used = [layer for layer in SHOWN if layer in page.layers]
+    needs = [pages[name].title for name in page.builds if name in pages]
+    words = [f"builds on {', '.join(needs)}"] * bool(needs) + [f"uses {', '.join(used)}"] * bool(used)
+    return f'<span class="visually-hidden"> ({escape("; ".join(words))})</span>' if words else ""
+
+
+def _small(page, here):
+    """An exercise beside its page: its label, and its title for those who do not see where it stands."""
+    label = LABEL.match(page.title)
+    return (
+        f'<a href="{here}{page.name}.html" title="{escape(page.title)}"><span aria-hidden="true">{escape(label[1])}</span>'
+        f'<span class="visually-hidden">{escape(page.title)}</span></a>'
+    )
+
+
+def _line(at, page, beside, pages, here):
+    """Line of a page: the layers that it uses, title, minutes, exercises."""
+    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in SHOWN) if page.layers else ""
+    kind = " wl-map-section" * any(p.parent == page.name and not p.exercise for p in pages.values())
+    small = "".join(_small(exercise, here) for exercise in beside)
+    return (
+        f'<li class="r{at} wl-map-row{kind}" style="--depth:{int(bool(page.parent))}">'
+        f'<span class="wl-map-layers" aria-hidden="true">{marks}</span>'
+        f'<span class="wl-map-title"><a href="{here}{page.name}.html">{escape(page.title)}</a> <small>{page.minutes} min</small>'
+        f"{_said(page, pages)}</span>" + (f'<span class="wl-map-beside">{small}</span>' if small else "") + "</li>"
+    )
+
+
 def drawn(pages, here):
     """The map as HTML, its links relative to a page ``here`` ("../" for each folder)."""
     lines = rows(pages)
     place = {line[0].name: at for at, line in enumerate(lines) if not isinstance(line, str)}
-    pairs = [(place[earlier], place[page.name]) for page in pages.values() if page.name in place for earlier in page.builds if earlier in place]
-    furthest = max(b - a for a, b in pairs)
-    arcs, rules, items = [], [], []
-    for a, b in pairs:
-        left = 100 - 128 * ((b - a) / furthest) ** 0.5
-        arcs.append(f'<path class="a{a} b{b}" d="M100 {a + 0.5}C{left:.1f} {a + 0.5} {left:.1f} {b + 0.5} 100 {b + 0.5}"/>')
-    for at, line in enumerate(lines):
-        if isinstance(line, str):
-            minutes = sum(p.minutes or 0 for p, _ in filter(lambda other: not isinstance(other, str) and other[0].part == line, lines))
-            said = f" <small>{minutes // 60} h {minutes % 60:02} min</small>" if minutes > 60 else ""
-            items.append(f'<li class="wl-map-part"><span>{escape(line)}{said}</span></li>')
-            continue
-        page, beside = line
-        state = f".wl-map:has(.r{at}:is(:hover,:focus-within))"
-        rules.append(f"{state} .b{at}{{stroke:var(--wl-before);stroke-width:2.5;opacity:1}}{state} .a{at}{{stroke:var(--wl-after);stroke-width:2.5;stroke-dasharray:5 3;opacity:1}}")
-        marks = "" if not page.layers else "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in SHOWN)
-        small = "".join(
-            f'<a href="{here}{p.name}.html" title="{escape(p.title)}"><span aria-hidden="true">{escape((LABEL.match(p.title) or [0, p.title])[1])}</span>'
-            f'<span class="visually-hidden">{escape(p.title)}</span></a>'
-            for p in beside
-        )
-        said = "; ".join(
-            [f"builds on {', '.join(pages[b].title for b in page.builds if b in pages)}"] * bool(page.builds)
-            + [f"uses {', '.join(layer for layer in SHOWN if layer in page.layers)}"] * bool(page.layers & set(SHOWN))
-        )
-        depth, kind = int(bool(page.parent)), " wl-map-section" * any(p.parent == page.name and not p.exercise for p in pages.values())
-        items.append(
-            f'<li class="r{at} wl-map-row{kind}" style="--depth:{depth}"><span class="wl-map-layers" aria-hidden="true">{marks}</span>'
-            f'<span class="wl-map-title"><a href="{here}{page.name}.html">{escape(page.title)}</a>'
-            + (f" <small>{page.minutes} min</small>" if page.minutes else "")
-            + (f'<span class="visually-hidden"> ({escape(said)})</span>' if said else "")
-            + "</span>"
-            + (f'<span class="wl-map-beside">{small}</span>' if small else "")
-            + "</li>"
-        )
+    pairs = [(place[earlier], at) for name, at in place.items() for earlier in pages[name].builds if earlier in place]
+    items = [_part(line, lines) if isinstance(line, str) else _line(at, *line, pages, here) for at, line in enumerate(lines)]
     looked_up = "".join(
         f"<p><b>{escape(part)}</b>: " + ", ".join(f'<a href="{here}{p.name}.html">{escape(p.title)}</a>' for p in found) + "</p>"
         for part, found in others(pages).items()
     )
-    built_on = max(place, key=lambda name: sum(a == place[name] for a, _ in pairs))
+    needed = max(place, key=lambda name: sum(a == place[name] for a, _ in pairs))
     alt = (
-        f"{len(place)} pages from top to bottom in reading order, joined by {len(pairs)} arcs, each from a page to an earlier one that it builds on. "
-        f"Most are built on {pages[built_on].title}. The list beside the arcs names for each page what it builds on."
+        f"{len(place)} pages from top to bottom in reading order, joined by {len(pairs)} arcs, each from a page to an earlier one "
+        f"that it builds on. Most pages build on {pages[needed].title}. The list beside the arcs names for each page what it builds on."
     )
     caption = (
-        "Every page in reading order, its minutes, its exercises beside it. An arc joins a page to each earlier page that it builds on; "
-        "point at a page, or reach it with the Tab key: solid arcs lead to what it needs, dashed ones to what needs it. "
-        f"The four squares say from which layers of the library its code imports: {', '.join(SHOWN[:-1])} and {SHOWN[-1]}, from left to right."
+        "Every page in reading order, its minutes, its exercises beside it. An arc joins a page to each earlier page that it builds on. "
+        "Point at a page, or reach it with the Tab key: solid arcs lead to what it needs, dashed ones to what needs it. The four squares "
+        f"say from which layers of the library its code imports, from left to right: {', '.join(SHOWN)}."
     )
     return (
-        f'<figure class="wl-map" style="--lines:{len(lines)}"><figcaption>{caption}</figcaption><style>{"".join(rules)}</style><div class="wl-map-body">'
-        f'<svg class="wl-map-arcs" viewBox="0 0 100 {len(lines)}" preserveAspectRatio="none" role="img" aria-label="{escape(alt)}">{"".join(arcs)}</svg>'
-        f'<ul class="wl-map-rows">{"".join(items)}</ul></div>{looked_up}</figure>'
+        f'<figure class="wl-map" style="--lines:{len(lines)}"><figcaption>{caption}</figcaption>'
+        f'<style>{"".join(map(_rule, place.values()))}</style><div class="wl-map-body">'
+        f'<svg class="wl-map-arcs" viewBox="0 0 100 {len(lines)}" preserveAspectRatio="none" role="img" aria-label="{escape(alt)}">'
+        f'{"".join(_arcs(pairs))}</svg><ul class="wl-map-rows">{"".join(items)}</ul></div>{looked_up}</figure>'
     )
 
 
