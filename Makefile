@@ -12,10 +12,15 @@
 #              (RECORD=yes: also the run that the book shows)
 # make mutants seeded faults that some test must find (SAMPLE= SEED= MODULES= MINUTES=20)
 # make reproducible   two builds compared, unit tests in random orders, other Pythons (RUNS=20 PARTS="orders pythons builds"): an hour
+# make style   measures of pages and library beside those of other projects, in _build/measures.json
+# make links   which addresses outside the site answer; needs a network
+# make CONSTRAINTS= test   the same with the newest packages that requirements.txt allows (in a copy of its own, or after make clean)
 # make clean   remove all that these commands made
 PYTHON ?= python3
 PORT   ?= 8000
 VENV   := .venv
+CONSTRAINTS ?= constraints.txt
+PINNED := $(CONSTRAINTS:%=-c %)
 BIN    := $(VENV)/bin
 GRADING := .venv-grading
 SITE   := book/_site
@@ -84,12 +89,12 @@ $(ORACLE)/.ok: tests/requirements-oracle.txt
 clean:
 	rm -rf _build $(VENV) $(GRADING) $(ORACLE) $(SITE)/node_modules
 
-$(VENV)/.ok: requirements.txt constraints.txt lib/pyproject.toml
+$(VENV)/.ok: requirements.txt $(CONSTRAINTS) lib/pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "Python 3.11 or newer is needed, as $(PYTHON) or by 'make PYTHON=...'"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt uv
-	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -r requirements.txt -c constraints.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PINNED) uv
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python -r requirements.txt $(PINNED)
 	@touch $@
 
 $(SITE)/node_modules/.ok: $(SITE)/package.json $(SITE)/package-lock.json $(VENV)/.ok
