@@ -212,7 +212,7 @@ def _lines(cell):
             head = next(node.findall(nodes.thead), None)
             if head is not None and head.astext().startswith(("Checked", "As printed")):
                 yield from next(node.findall(nodes.tbody)).children
-        elif node.children and isinstance(node[0], nodes.strong) and node[0].astext() == "Check":
+        elif node.astext().startswith("Check ") and next(node.findall(nodes.strong), nodes.Text("")).astext() == "Check":
             yield node
 
 
