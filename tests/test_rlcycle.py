@@ -198,6 +198,7 @@ def test_bad_cycles_are_refused(roles, name):
     (lambda: Role("a", math.nan), "seconds"),
     (lambda: rlcycle.unrolled(loop(1, 2), 0), "rounds"), (lambda: rlcycle.unrolled(loop(1, 2), 3, staleness=-1), "staleness"),
     (lambda: rlcycle.round_seconds(loop(1, 2), staleness=0.5), "staleness"), (lambda: rlcycle.staleness_needed(loop(0, 0)), "slowest"),
+    (lambda: rlcycle.staleness_needed(()), "generating weights"), (lambda: rlcycle.round_seconds(()), "generating weights"),
     (lambda: rlcycle.may_overlap(loop(1, 2), 0.5), "staleness"), (lambda: rlcycle.lags(loop(1, 2), 2.5), "rounds")])
 def test_bad_rounds_are_refused_by_name(call, name):
     with pytest.raises(ValueError, match=name):

@@ -231,6 +231,14 @@ def test_stragglers_cost_the_weights_until_the_longest_ends():
     assert step(spread).decode_steps == 4000 and step(even).decode_steps == pytest.approx(1300)
 
 
+def test_ten_shares_of_a_tenth_are_a_whole_batch():
+    """Added one after the other they would give 0.9999999999999999 of the sequences, and a mean of 5.500000000000001."""
+    tenths = RLStep(completion=tuple((0.1, tokens) for tokens in range(1, 11)), capacity="ignored", pair_flops=0)
+    assert tenths.mean_completion == 5.5
+    assert step(tenths).sampled_tokens == 1024 * 5.5
+    assert rlstep.weights_read(tenths, 0) == 16e9 and rlstep.decode(replace(tenths, kv_bytes=0), 10).bytes == 10 * 16e9
+
+
 def test_phases_add_up_on_shared_gpus_and_overlap_on_separate_ones():
     shared = step(RLStep(prompt_tokens=100, other_seconds=7))
     assert shared.step_seconds == pytest.approx(shared.rollout_seconds + shared.learning_seconds + 7)

@@ -161,8 +161,9 @@ def staleness_needed(roles):
     >>> staleness_needed((Role("rollout", 5, (CARRIED,), ("responses",)), Role("learner", 3, ("responses",), (CARRIED,))))
     1
     """
+    loop = loop_seconds(roles)
     slowest = domain.positive(max(role.seconds for role in roles), "seconds of the slowest role", "s")
-    return max(0, math.ceil(loop_seconds(roles) / slowest - 1e-9) - 1)
+    return max(0, math.ceil(loop / slowest - 1e-9) - 1)
 
 
 def lags(roles, rounds, staleness=0):
@@ -318,7 +319,8 @@ def token_weights(micro_batches, average):
     """
     counts = tuple(tuple(domain.whole(n, "labels of a sequence", "labels", least=1) for n in batch) for batch in micro_batches)
     domain.whole(min(map(len, counts), default=0), "sequences of a micro-batch", least=1)
-    weight = {"token": lambda batch, n: 1 / total(map(total, counts)), "sequence": lambda batch, n: 1 / (total(map(len, counts)) * n),
+    labels, sequences = total(map(total, counts)), total(map(len, counts))
+    weight = {"token": lambda batch, n: 1 / labels, "sequence": lambda batch, n: 1 / (sequences * n),
               "micro-batch": lambda batch, n: 1 / (len(counts) * total(batch))}[domain.one_of(average, "average", AVERAGES)]
     return tuple(tuple(weight(batch, n) for n in batch) for batch in counts)
 

@@ -146,7 +146,7 @@ class RLStep:
     @property
     def mean_completion(self):
         """Mean completion (tokens)."""
-        return sum(share * tokens for share, tokens in self.lengths)
+        return total(share * tokens for share, tokens in self.lengths)
 
     @property
     def fed(self):
@@ -342,8 +342,8 @@ def _runs(step):
     lengths = step.fed if step.stragglers else ((1, step.mean_fed),)
     start = 1
     for k, (_, stop) in enumerate(lengths):
-        alive = sum(share for share, _ in lengths[k:])
-        final = sum(share * (step.prompt_tokens + tokens) for share, tokens in lengths[k:])
+        alive = total(share for share, _ in lengths[k:])
+        final = total(share * (step.prompt_tokens + tokens) for share, tokens in lengths[k:])
         yield start, stop, alive, (final, 0) if step.context == "full" else (alive * step.prompt_tokens, alive)
         start = stop + 1
 
@@ -577,7 +577,7 @@ def pass_flops(step):
     (0.0, True, 3.0)
     """
     a, n, prompt, tokens = step.pair_flops, step.parameters, step.prompt_tokens, step.mean_sample
-    pairs = sum(share * _line_sum(1, prompt + count, 0, 1) for share, count in step.fed)
+    pairs = total(share * _line_sum(1, prompt + count, 0, 1) for share, count in step.fed)
     first = n * prompt - step.head_parameters * (prompt - where(prompt == 0, 0, 1)) if step.prefill_head == "last" else n * prompt
     known = n * tokens - step.head_parameters * (tokens - step.mean_completion) if step.pass_head == "labels" else n * tokens
     prefill = step.prefills * (2 * first + a * _line_sum(1, prompt, 0, 1))

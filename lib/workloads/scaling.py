@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from .domain import finite, one_of, positive, some
 from .flops import rule_6n
-from .generic import is_symbolic
 from .tables import table
 
 
@@ -111,10 +110,8 @@ def tokens_for_loss(law, parameters, target_loss):
     >>> round(tokens_for_loss(published_laws()["chinchilla-refit"], 70e9, 2.0) / 1e12, 3)
     0.62
     """
-    positive(parameters, "parameters")
-    room = finite(target_loss, "target_loss", "nats/token") - law.E - law.A * parameters ** -law.alpha
-    if not is_symbolic(room):
-        positive(room, "target_loss minus the loss of this size with unlimited data", "nats/token")
+    room = finite(target_loss, "target_loss", "nats/token") - (law.E + law.A * positive(parameters, "parameters") ** -law.alpha)
+    positive(room, "target_loss minus the loss of this size with unlimited data", "nats/token")
     return (law.B / room) ** (1 / law.beta)
 
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from .domain import finite, fraction, nonnegative, one_of, positive, whole
-from .generic import ceil, maximum
+from .generic import ceil, maximum, total
 from .tables import table
 
 
@@ -69,7 +69,8 @@ def deliveries(chunks, chunk, process, send, network):
     captured = [(i + 1) * chunk for i in range(chunks)]
     processed = _in_turn(captured, _each(process, chunks, "process"))
     sent = _in_turn(processed, _each(send, chunks, "send"))
-    return [Delivery(*way, way[-1] + delay) for *way, delay in zip(captured, processed, sent, _each(network, chunks, "network"))]
+    ways = zip(captured, processed, sent, _each(network, chunks, "network"))
+    return [Delivery(start, made, gone, gone + delay) for start, made, gone, delay in ways]
 
 
 class Play(NamedTuple):
@@ -133,7 +134,7 @@ def arrived_audio(arrivals, chunk, time):
     """
     durations, _ = _offsets(arrivals, chunk)
     complete = accumulate((finite(arrival, "arrivals", "ms") for arrival in arrivals), max)
-    return sum(duration for ready, duration in zip(complete, durations) if ready <= finite(time, "time", "ms"))
+    return total(duration for ready, duration in zip(complete, durations) if ready <= finite(time, "time", "ms"))
 
 
 def played_audio(plays, time):
@@ -157,7 +158,7 @@ def heard(plays, start, end):
     15
     """
     nonnegative(finite(end, "end", "ms") - finite(start, "start", "ms"), "end - start", "ms")
-    return sum(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
+    return total(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
 
 
 def next_tick(time, period):
@@ -241,4 +242,5 @@ def voice_record(name):
     rows = [row for row in table("voice_arrivals") if row["recording"] == one_of(name, "name", ("first", "second"))]
     at = {event: [Fraction(row["at_ms"]) for row in rows if row["event"] == event] for event in ("user stops", "user starts", "chunk")}
     samples = [int(row["samples"]) for row in rows if row["event"] == "chunk"]
-    return VoiceRecord(*at["user stops"], *at["user starts"], tuple(at["chunk"]), tuple(Fraction(count, 24) for count in samples))
+    [stopped], [restarted] = at["user stops"], at["user starts"]
+    return VoiceRecord(stopped, restarted, tuple(at["chunk"]), tuple(Fraction(count, 24) for count in samples))
