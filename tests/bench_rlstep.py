@@ -10,7 +10,6 @@ from dataclasses import fields
 from statistics import median
 
 import numpy
-
 from test_rlstep import random_fields, row_config
 from workloads import rlstep
 

@@ -51,15 +51,27 @@ def test_a_stored_notebook_is_a_complete_run(path):
 
 @every(CHAPTERS + EXERCISES)
 def test_a_stored_notebook_is_in_the_normal_form(path):
-    text = path.read_text(encoding="utf-8")
-    assert nbformat.writes(notebooks.normalise(read(path))) + "\n" == text
+    assert notebooks.is_normal(path)
+
+
+def test_code_of_every_page_is_formatted():
+    assert notebooks.tidy(CHAPTERS + EXERCISES, "--diff")
+
+
+def test_a_notebook_out_of_form_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    kept, odd = tmp_path / "kept.ipynb", tmp_path / "odd.ipynb"
+    nbformat.write(notebooks.normalise(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1")])), kept)
+    odd.write_text(kept.read_text(encoding="utf-8").replace("x = 1", "x=1"), encoding="utf-8")
+    assert not notebooks.check([kept]) and notebooks.check([odd]) == 1
+    assert "odd.ipynb" in capsys.readouterr().err
 
 
 @every(CHAPTERS + EXERCISES)
 def test_a_page_names_its_sections_and_minutes(path):
     meta = read(path).metadata["workloads"]
-    assert meta["document"] in ("ground", "flop-accounting", "workloads") and isinstance(meta["sections"],
-        list) and 1 <= meta["minutes"] <= 60
+    assert meta["document"] in ("ground", "flop-accounting", "workloads")
+    assert isinstance(meta["sections"], list) and 1 <= meta["minutes"] <= 60
 
 
 @every(CHAPTERS + EXERCISES)
@@ -74,8 +86,8 @@ FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:\\.|[^$\\\n])+)\$")
 
 def prose_in_formulas(text):
     """Formulas that begin with a number or a slash and hold words: most likely two amounts of money and what stands between them."""
-    return [f for f in FORMULA.findall(text) if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "",
-        f))]
+    return [f for f in FORMULA.findall(text)
+            if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "", f))]
 
 
 @every(CHAPTERS + EXERCISES)

@@ -4,7 +4,8 @@ The stored form is a function of the sources, the library and the pins alone: ex
 ids derived from the cells' sources, one kernel name. Running it twice leaves an empty diff.
 
 `notebooks.py --text page.md NOTEBOOK` writes the notebook from a MyST text (jupytext) first; `--to-text NOTEBOOK page.md`
-makes such a text for editing. `--no-run` stores the normal form without running (outputs are dropped).
+makes such a text for editing. `--no-run` stores the normal form without running (outputs are dropped). `--check` only names the
+notebooks that are not in it.
 
 With a repository in `_config.yml` the first code cell of every notebook installs the library where it is missing, as in Colab:
 `--install` puts that cell in, or takes it out, without running anything.
@@ -89,14 +90,27 @@ def run(nb, folder):
     return nb
 
 
-def tidy(path):
-    """Format the code cells: lines that fit the column of the page."""
-    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--line-length", "88", "--config",
-                    "format.skip-magic-trailing-comma=true", str(path)], check=True)
+def tidy(paths, *options):
+    """Format the code cells: lines that fit the column of the page. Whether that went well."""
+    form = ["--isolated", "--line-length", "88", "--config", "format.skip-magic-trailing-comma=true"]
+    return not subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", *form, *options, *paths], check=not options).returncode
+
+
+def is_normal(path):
+    """Whether a stored notebook is in the normal form, formatting of the code aside."""
+    return nbformat.writes(normalise(nbformat.read(path, as_version=4))) + "\n" == path.read_text(encoding="utf-8")
+
+
+def check(paths):
+    """Name the notebooks that are not in the normal form; how many there are, or whether code is not formatted."""
+    odd = [path for path in paths if not is_normal(path)]
+    for path in odd:
+        print(f"not in the normal form: {path.relative_to(ROOT)}", file=sys.stderr)
+    return len(odd) or not tidy(paths, "--diff")
 
 
 def refresh(path, execute=True):
-    tidy(path)
+    tidy([path])
     nb = place_install(nbformat.read(path, as_version=4), published())
     for cell in nb.cells:
         if cell.cell_type == "code":
@@ -150,6 +164,7 @@ def main():
     parser.add_argument("--text", type=Path, help="MyST text that replaces the notebook's cells")
     parser.add_argument("--to-text", action="store_true", help="write NOTEBOOK as MyST text to the second path")
     parser.add_argument("--no-run", action="store_true")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where a notebook is not in the normal form")
     parser.add_argument("--install", action="store_true", help="only put in, or take out, the cell that installs the library")
     a = parser.parse_args()
     if a.to_text:
@@ -157,6 +172,8 @@ def main():
     paths = [p.resolve() for p in a.notebooks] or every_notebook()
     if a.install:
         return install(paths)
+    if a.check:
+        return check(paths)
     if a.text:
         from_text(a.text, paths[0])
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"

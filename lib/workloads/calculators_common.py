@@ -7,8 +7,9 @@ from .forms import num
 from .units import HOUR, MINUTE, quantity
 
 PERCENT = [k / 20 for k in range(1, 21)]
-ATTENTION = [name for name, m in models.models().items() if isinstance(m, models.Model)]
-DENSE = [name for name in ATTENTION if not models.model(name).experts and not models.model(name).latent]
+_SHAPES = {name: m for name, m in models.models().items() if isinstance(m, models.Model)}
+ATTENTION = list(_SHAPES)
+DENSE = [name for name, m in _SHAPES.items() if not m.experts and not m.latent]
 CARDS = list(hardware.accelerators())
 MEASURED_CARD = "RTX PRO 6000 Blackwell Workstation"
 

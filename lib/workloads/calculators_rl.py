@@ -269,19 +269,18 @@ def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, 
         "spread": rlcycle.generated_spread(kept, retained),
         "generated_for": rlcycle.generated_for(kept, retained, confidence),
         "step_flops": step_at(retained).step_flops,
-        "round_seconds": rlcycle.round_seconds(now, staleness),
+        "round_seconds": (whole := rlcycle.round_seconds(now, staleness)),
         "loop_seconds": rlcycle.loop_seconds(now),
         "staleness_needed": rlcycle.staleness_needed(now),
         **{f"seconds: {name}": s for name, s in times.items()},
         "curve": [[share, rlcycle.round_seconds(roles(share), staleness)] for share in PERCENT],
     }
-    slowest = max(times, key=times.get)
+    slowest = max(times, key=lambda name: times[name])
     text = (
         f"{number(values['generated'], 4)} samples must be generated on average to keep {number(kept)}; a round takes "
-        f"{clock(values['round_seconds'])}, "
-        f"and {slowest} is its slowest part ({clock(times[slowest])})."
+        f"{clock(whole)}, and {slowest} is its slowest part ({clock(times[slowest])})."
     )
-    rows = [[name, clock(s), quantity(s / values["round_seconds"], "%", 3)] for name, s in times.items()]
+    rows = [[name, clock(s), quantity(s / whole, "%", 3)] for name, s in times.items()]
     return result(
         text,
         values,

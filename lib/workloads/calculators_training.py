@@ -14,10 +14,10 @@ TRAINED = {"all weights": None, "LoRA on attention": ("attention",), "LoRA on at
 
 @lru_cache(maxsize=8)
 def _training_graph(model, tokens, trained, rank):
-    m = models.model(model)
-    if TRAINED[trained] is None:
+    m, parts = models.model(model), TRAINED[trained]
+    if parts is None:
         return training.transformer(m, tokens)
-    names = tuple(w.name for w in models.matrices(m) if w.part in TRAINED[trained])
+    names = tuple(w.name for w in models.matrices(m) if w.part in parts)
     return training.transformer(m, tokens, trained=lambda weight: False, lora_rank=rank, lora_on=names)
 
 

@@ -7,14 +7,14 @@ yet); arrays are checked element by element. Whole-number arrays come back as fl
 import math
 import sys
 
-from .generic import is_array, is_symbolic
+from .generic import Number, is_array, is_symbolic
 
 
 def _refuse(name, unit, value, rule):
     raise ValueError(f"{name}{f' ({unit})' if unit else ''} must be {rule}, got {value!r}")
 
 
-def _require(value, name, unit, rule, holds):
+def _require(value, name, unit, rule, holds) -> Number:
     if type(value) in (int, float):             # the common case, without a look at the type's origin
         return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, rule)
     if is_symbolic(value):

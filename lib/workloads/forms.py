@@ -6,6 +6,7 @@ right-aligned), "figures" ({"svg", "caption"}).
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from html import escape
@@ -81,7 +82,7 @@ class Calculator:
     title: str
     question: str
     inputs: tuple
-    function: object
+    function: Callable
     presets: dict = field(default_factory=dict)
     exact: bool = True
 

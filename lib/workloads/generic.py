@@ -7,6 +7,9 @@ NumPy or SymPy themselves: an array or a symbol can only arrive here when its li
 import math
 import sys
 from fractions import Fraction
+from typing import Any
+
+Number = Any        # an int, a float or a Fraction; a NumPy array; a SymPy symbol
 
 
 def _library(*values):

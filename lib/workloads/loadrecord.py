@@ -54,7 +54,7 @@ class ModelCall:
         if self.cached_tokens >= self.input_tokens:
             raise ValueError(f"cached_tokens (tokens) must be below input_tokens ({self.input_tokens}), got {self.cached_tokens!r}")
         _known(nonnegative, self.start, "start", "s"), _known(nonnegative, self.end, "end", "s")
-        if None not in (self.start, self.end):
+        if self.start is not None and self.end is not None:
             nonnegative(self.end - self.start, "end - start", "s")
 
     @property

@@ -240,6 +240,14 @@ class _Decoding:
             heappop(self.ends)
         return None, None
 
+    def ended(self):
+        """A row that has returned its last token and now leaves; None if there is none."""
+        steps, row = self.next_end()
+        if steps == 0:
+            self.leave(row)
+            return row
+        return None
+
     def need(self):
         """Blocks that the next step takes: one for every row whose tokens fill whole blocks."""
         return self.phases[-self.step % self.size]
@@ -347,10 +355,9 @@ def serve(load, engine, step_time):
         decoding.advance(steps)
         events += 1
         timeline.append((now, engine.blocks - free, len(decoding.rows) + len(chunks)))
-        while (end := decoding.next_end())[0] == 0:             # (3) last tokens, then first tokens
-            decoding.leave(end[1])
-            end[1].last = now
-            free += blocks(end[1].computed)
+        while (row := decoding.ended()) is not None:            # (3) last tokens, then first tokens
+            row.last = now
+            free += blocks(row.computed)
         for row, _ in chunks:
             if row.computed < row.known:
                 partial = row
