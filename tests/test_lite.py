@@ -25,19 +25,23 @@ WITH_SCIPY = "book/workloads/3-6-2"
 STARTED = "() => [...document.querySelectorAll('.jp-InputPrompt')].some(e => /\\[(\\*|\\d+)\\]/.test(e.textContent))"
 
 
+DIALOG = ".jp-Dialog .jp-mod-accept"
+
+
 def run_all(page):
-    """Choose "Run All Cells" of a notebook that has not run; once more if the notebook had no kernel yet."""
+    """Choose "Run All Cells" of a notebook that has not run; once more if the notebook had no kernel yet, and its kernel when asked for one."""
     from playwright.sync_api import TimeoutError as Late
 
     for last in (False, False, True):
         page.click(".lm-MenuBar-itemLabel:text-is('Run')")
         page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
-        try:
-            return page.wait_for_function(STARTED, timeout=20_000 if last else 10_000)
-        except Late:
-            if last:
-                raise
-    return None
+        for _ in range(20 if last else 10):
+            try:
+                return page.wait_for_function(STARTED, timeout=1000)
+            except Late:
+                if page.query_selector(DIALOG):         # which kernel? The one that is proposed
+                    page.click(DIALOG)
+    raise AssertionError("the notebook did not begin to run")
 
 
 # what the browser has kept of a notebook that was saved
