@@ -2,6 +2,7 @@
 # make test    run every test (set-up and build included)
 # make serve   the site on localhost
 # make book PYODIDE=folder   the site also serves NumPy, SciPy and Matplotlib to its live notebooks, from the unpacked distribution of Pyodide
+# make pdf     the whole book as one PDF in _build/pdf, printed by Chromium (CHROMIUM=program names one)
 # make notebooks   run every notebook again and store its outputs
 # make audit   collect the checks of the executed pages into _build/audit.json
 # make oracle  the counts of PyTorch anew, compared with the library (installs torch in .venv-oracle)
@@ -30,7 +31,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/calculators.toml $(SITE)/node_modules/.ok
 
-.PHONY: book test notebooks audit serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book test pdf notebooks audit serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.dress
@@ -47,6 +48,11 @@ notebooks: $(VENV)/.ok
 
 audit: $(VENV)/.ok
 	$(BIN)/python $(SITE)/audit.py
+
+pdf:
+	@$(PYTHON) $(SITE)/chromium.py
+	@$(MAKE) --no-print-directory book
+	$(BIN)/python $(SITE)/pdf.py
 
 serve: book
 	@echo "Serving on localhost:$(PORT); stop with Ctrl-C"
