@@ -1,0 +1,97 @@
+"""The fact tables and the pages that show them: every row has a source that can be dated, and no row is lost on the way to the page."""
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from workloads import hardware, models, roofline
+from workloads.tables import table
+
+ROOT = Path(__file__).parents[1]
+TABLES = sorted(p.stem for p in (ROOT / "lib/workloads/data").glob("*.tsv"))
+PAGES = {name: ROOT / f"book/reference/{name}.ipynb" for name in ("hardware", "models", "measurements")}
+KEYS = re.findall(r"^@\w+\{([^,\s]+)", (ROOT / "book/references.bib").read_text(encoding="utf-8"), re.M)
+SOURCES = ("source", "document", "how", "torch")
+# a day, a commit, a paper's number, a version that was run
+DATED = re.compile(r"\b20\d\d-\d\d-\d\d\b|(?:@|\bat|\bgit) [0-9a-f]{7,40}\b|\barXiv \d{4}\.\d{5}\b|\b\d+\.\d+\.\d+\b")
+
+
+def page_of(name):
+    """The page with the anchor of a table."""
+    found = [p for p, path in PAGES.items() if f"(table-{name})=" in path.read_text(encoding="utf-8")]
+    assert len(found) == 1, f"{name} has its anchor on {found or 'no page'}"
+    return found[0]
+
+
+def shown(page):
+    """Lines of the tables that a page shows, as lists of cells."""
+    outputs = [o for c in nbformat.read(PAGES[page], as_version=4).cells if c.cell_type == "code" for o in c.outputs]
+    lines = "\n".join(o.get("data", {}).get("text/markdown", "") for o in outputs).splitlines()
+    cells = ([c.strip().replace("\\|", "|").replace("\\$", "$") for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("|"))
+    return [[re.sub(r"^\{cite:t\}`(.+)`$", r"\1", c) for c in line] for line in cells]
+
+
+def stands_in(row, line):
+    """Is every filled cell of a row of a table in a line of a page, whole or between commas and blanks, a shape's value behind its name?"""
+    parts = " ".join(line)
+    if "quantity" in row and "value" in row and not any(c == row["quantity"] for c in line):
+        row = row | {"pair": " ".join(v for v in (row["quantity"], row.get("precision", "-"), row["value"]) if v != "-")}
+    return all(value == "-" or re.search(rf"(?<![^\s,]){re.escape(value)}(?![^\s,])", parts) for value in row.values())
+
+
+def lost(name, lines):
+    """Rows of a table that no line shows."""
+    return [row for row in table(name) if not any(stands_in(row, line) for line in lines)]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_names_a_source(name):
+    column = next(c for c in SOURCES if c in table(name)[0])
+    assert [row for row in table(name) if row[column] == "-"] == []
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_source_can_be_dated(name):
+    """By a day, a commit, a version, or the entry of the bibliography that it is a key of; the book's own values are in its history."""
+    undated = [row for row in table(name) if not (DATED.search("\t".join(row.values())) or row.get("source") in KEYS or row.get("document") == "this book")]
+    assert undated == []
+
+
+def test_a_row_without_a_date_would_be_seen():
+    assert not DATED.search("some page\tvalue 16.5\t80 GB\tread in 2026") and DATED.search("a page, seen 2026-11-29") and DATED.search("x/y @ 1370131")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_shows_every_row(name):
+    assert lost(name, shown(page_of(name))) == []
+
+
+def test_a_lost_row_would_be_seen():
+    lines = [line for line in shown("hardware") if "1792 GB/s" not in line]
+    assert [row["value"] for row in lost("hardware", lines)] == ["1792"]
+    assert [row["item"] for row in lost("models", [line for line in shown("models") if line[0] != "Mixtral-8x7B"])] == ["Mixtral-8x7B"] * 11
+
+
+def test_dense_and_sparse_rates_stand_in_tables_of_their_own():
+    """The first table names every rate dense and gives the library's ridge; the sparse one holds twice the dense rate of its row."""
+    lines = shown("hardware")
+    head = next(line for line in lines if line[0] == "one GPU")
+    assert sum("dense" in cell for cell in head) == 5 and not any("sparse" in cell for cell in head)
+    for name, card in hardware.accelerators().items():
+        line = dict(zip(head, next(line for line in lines if line[0] == name)))
+        assert float(line["memory (GB)"].replace(",", "")) == card.memory_bytes / 1e9
+        assert float(line["memory (GiB)"].replace(",", "")) == pytest.approx(card.memory_bytes / 2**30, rel=1e-3)
+        assert float(line["ridge BF16 (FLOP/B)"]) == pytest.approx(roofline.ridge(card.peak("bf16"), card.bandwidth), rel=1e-3)
+    at = next(i for i, line in enumerate(lines) if "sparse (TFLOP/s)" in line)
+    sparse = [line for line in lines[at + 2:] if len(line) == len(lines[at])]
+    assert len(sparse) == sum(row["sparsity"] == "sparse" for row in table("hardware"))
+    assert [float(line[-1]) for line in sparse] == pytest.approx([2] * len(sparse), rel=1e-3)
+
+
+def test_the_shapes_are_those_of_the_library():
+    lines = shown("models")
+    head = next(line for line in lines if line[0] == "model" and "vocabulary" in line)
+    shapes = {line[0]: dict(zip(head, line)) for line in lines if len(line) == len(head)}
+    for name, m in models.models().items():
+        if isinstance(m, models.Model):
+            assert [int(shapes[name][c].replace(",", "")) for c in ("layers", "hidden", "heads", "vocabulary")] == [m.layers, m.hidden, m.heads, m.vocab]
