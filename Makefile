@@ -1,5 +1,6 @@
 # make book    set up everything and build the site into _build/html
 # make test    run every test (set-up and build included)
+# make lint    rules and types of all code, no more than seconds
 # make serve   the site on localhost
 # make book PYODIDE=folder   the site also serves NumPy, SciPy and Matplotlib to its live notebooks, from the unpacked distribution of Pyodide
 # make pdf     the whole book as one PDF in _build/pdf, printed by Chromium (CHROMIUM=program names one)
@@ -31,7 +32,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/calculators.toml $(SITE)/node_modules/.ok
 
-.PHONY: book test pdf notebooks audit serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book test lint pdf notebooks audit serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.dress
@@ -40,8 +41,12 @@ book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.
 	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; rm -rf _build/.doctrees; exit 1; }  # else the next build forgets the warnings
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
 
-test: book $(GRADING)/.ok
+test: lint book $(GRADING)/.ok
 	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+
+lint: $(VENV)/.ok
+	@$(BIN)/ruff check --quiet --output-format concise
+	@$(BIN)/pyrefly check --config .pyrefly.toml --output-format min-text --summary=none
 
 notebooks: $(VENV)/.ok
 	$(BIN)/python $(SITE)/notebooks.py

@@ -42,6 +42,20 @@ def test_imports_go_down(module):
     assert [other for other in imports(module)[0] if layer(other) > layer(module)] == []
 
 
+def test_nothing_is_built_on_a_page_or_on_a_single_calculator():
+    """What shows numbers takes from what counts them; a page takes from the calculators no more than the colours of their plots."""
+    shown = {*LAYERS["calculators"], *LAYERS["page"]}
+    users = {name: sorted(module for module in MODULES if name in imports(module)[0]) for name in shown}
+    assert all(user in shown for those in users.values() for user in those)
+    assert {name: those for name, those in users.items() if name.startswith("calculators")} == {
+        "calculators": [],
+        "calculators_common": ["calculators_load", "calculators_rl", "calculators_tasks", "calculators_training"],
+        **{f"calculators_{part}": ["calculators"] for part in ("load", "rl", "tasks", "training")},
+    }
+    assert users["plot"] == ["calculators_load", "calculators_rl", "calculators_tasks", "calculators_training", "figures"]
+    assert users["page"] == users["answers"] == [] and users["figures"] == users["ledger"] == ["page"]
+
+
 def test_imports_form_no_circle():
     assert len(list(TopologicalSorter({module: imports(module)[0] for module in MODULES}).static_order())) == len(MODULES)
 

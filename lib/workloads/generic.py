@@ -74,9 +74,7 @@ def ceil(value):
     (3, 4)
     """
     library = _library(value)
-    if library == "sympy":
-        return sys.modules["sympy"].ceiling(value)
-    return sys.modules["numpy"].ceil(value) if library == "numpy" else math.ceil(value)
+    return getattr(sys.modules[library], "ceiling" if library == "sympy" else "ceil")(value)
 
 
 def floor(value):
@@ -85,10 +83,7 @@ def floor(value):
     >>> floor(2.9), floor(4)
     (2, 4)
     """
-    library = _library(value)
-    if library == "sympy":
-        return sys.modules["sympy"].floor(value)
-    return sys.modules["numpy"].floor(value) if library == "numpy" else math.floor(value)
+    return sys.modules[_library(value)].floor(value)
 
 
 def quotient(multiple, divisor):

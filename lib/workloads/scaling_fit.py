@@ -98,7 +98,7 @@ def _residuals(theta, log_n, log_d, y, log):
     return np.log(predicted / y) if log else predicted - y
 
 
-def _jacobian(theta, log_n, log_d, y, log):
+def _jacobian(theta, log_n, log_d, _, log):
     predicted, slopes = _terms(theta, log_n, log_d)
     return slopes / predicted[:, None] if log else slopes
 
@@ -151,6 +151,10 @@ def least_squares_fit(runs, intercept="nonnegative"):
     Parameters: runs, TrainingRuns; intercept "nonnegative" (E >= 0) or "free".
     Returns: Fit with the sum of squares as its objective. With a free E the runs may have no best fit: alpha then stops at its
     bound of 1e-4.
+
+    >>> from workloads.scaling import training_runs
+    >>> round(least_squares_fit(training_runs("fit")).law.beta, 3)
+    0.446
     """
     one_of(intercept, "intercept", ("nonnegative", "free"))
     fit = _fit(runs, False, np.inf, 0 if intercept == "nonnegative" else -np.inf)
@@ -162,6 +166,10 @@ def huber_fit(runs, delta=DELTA):
 
     Equation: min sum huber_delta(log L(N, D) - log L); an infinite delta makes it least squares on log loss.
     Parameters: runs, TrainingRuns; delta, the threshold. Returns: Fit.
+
+    >>> from workloads.scaling import training_runs
+    >>> round(huber_fit(training_runs("fit")).law.beta, 3)
+    0.446
 
     Source: hoffmann2022chinchilla, section 3.3.
     """
@@ -175,6 +183,10 @@ def profile(runs, alphas):
 
     Parameters: runs, TrainingRuns; alphas > 0.
     Returns: list of Fit, objective the sum of squares. A flat objective means that alpha is not identified.
+
+    >>> from workloads.scaling import training_runs
+    >>> [round(fit.objective, 4) for fit in profile(training_runs("fit"), [0.1, 0.3])]
+    [0.0003, 0.0038]
     """
     n, d, y = arrays(runs)
     log_n, log_d = _centred(n, d)
@@ -257,6 +269,11 @@ def bootstrap(runs, fit, resamples=1000, seed=0, delta=DELTA):
     delta, the threshold.
     Returns: array (resamples, 5) of E, A, alpha, B, beta.
     Assumptions: the runs are independent draws from those one might have trained; a resample that holds two sizes says little.
+
+    >>> from workloads.scaling import training_runs
+    >>> runs = training_runs()
+    >>> bootstrap(runs, huber_fit(runs), resamples=20).shape
+    (20, 5)
     """
     n, d, y = arrays(runs)
     (log_n, log_d), law = _centred(n, d), fit.law

@@ -87,7 +87,13 @@ class Run:
 
 
 def p95_times(run):
-    """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), named as in `replay.Measured`."""
+    """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), a dict named as `replay.Measured`.
+
+    Parameters: run, a `Run`.
+
+    >>> p95_times(Run((Served(0.0, 0.5, 1.0, 3.0, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=()))
+    {'request_p95': 3.0, 'ttft_p95': 1.0, 'wait_p95': 0.5, 'makespan': 3.0}
+    """
     return {"request_p95": nearest_rank([request_seconds(r.arrival, r.last) for r in run.requests], 0.95),
             "ttft_p95": nearest_rank([ttft(r.arrival, r.first) for r in run.requests], 0.95),
             "wait_p95": nearest_rank([r.scheduled - r.arrival for r in run.requests], 0.95),
@@ -95,7 +101,13 @@ def p95_times(run):
 
 
 def outstanding(run, time):
-    """Requests that have arrived and not ended at a time (count). Parameters: run, a `Run`; time (s)."""
+    """Requests that have arrived and not ended at a time (count).
+
+    Parameters: run, a `Run`; time (s).
+
+    >>> outstanding(Run((Served(0.0, 0.5, 1.0, 3.0, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=()), time=2)
+    1
+    """
     finite(time, "time", "s")
     return sum(r.arrival <= time < r.last for r in run.requests)
 
@@ -199,7 +211,7 @@ def serve_stepwise(load, engine, step_time):
             logits += row.computed == row.known
         now, steps = now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
         timeline.append((now, engine.blocks - free, len(running)))
-        for row, new in planned:                                # (3) tokens come out
+        for row, _ in planned:                                  # (3) tokens come out
             if row.computed == row.known and row.sample(now):
                 running.remove(row)
                 free += blocks(row.computed)
@@ -372,6 +384,11 @@ def relative_errors(run, measured):
     """Predicted over measured minus 1, for each time of `p95_times`, as a dict (dimensionless).
 
     Parameters: run, a `Run`; measured, a `replay.Measured`. Raises: ValueError for a measured time that is not above 0.
+
+    >>> from workloads.replay import Measured
+    >>> run = Run((Served(0.0, 0.5, 1.0, 3.0, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=())
+    >>> relative_errors(run, Measured(request_p95=2, ttft_p95=1, wait_p95=1, makespan=4, preemptions=0, outstanding=()))
+    {'request_p95': 0.5, 'ttft_p95': 0.0, 'wait_p95': -0.5, 'makespan': -0.25}
     """
     return {name: value / positive(getattr(measured, name), name, "s") - 1 for name, value in p95_times(run).items()}
 

@@ -61,7 +61,7 @@ class StepTime:
         return max(linear * tokens, layers) + max(head * logits, head_weights) + attention
 
     def span(self, rows, context, steps):
-        """Ticks of several decode steps in a row: ``rows`` with summed ``context`` in the first, each one token more in every further step."""
+        """Ticks of several decode steps in a row: ``rows`` with summed ``context`` in the first, each one token longer step by step."""
         linear, head, pair, layers, head_weights, kv = self._ticks
         total = steps * context + rows * (steps * (steps - 1) // 2)
         if self.form == "max":
