@@ -1,0 +1,140 @@
+"""The library holds what is needed: every name is reached from a page, an exercise, a calculator, a tool of the site or a benchmark.
+
+A test is no user. Names are followed through the syntax trees: from the users to what they name, from there to what that names.
+"""
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = ROOT / "lib" / "workloads"
+MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(LIBRARY.glob("*.py")) if path.stem != "__init__"}
+MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
+
+
+def targets(node):
+    """Names that a statement at the top of a module binds; "" for one that binds none."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)] or [""]
+
+
+def imported(tree, inside=False):
+    """{name in a file: (module of the library, name there; None for the module itself)}."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] == "workloads"):
+            module = (node.module or "") if node.level else node.module.partition(".")[2]
+            found |= {n.asname or n.name: (module, n.name) if module else (n.name, None) for n in node.names}
+    return found
+
+
+def named(tree, names):
+    """Members of the library that a tree names, given what its names stand for; and the attributes that it reads of anything."""
+    members, attributes = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and names.get(node.id, ("", None))[1]:
+            members.add(names[node.id])
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            attributes.add(node.value)          # getattr(found, name), or what a symbol's library calls it
+        elif isinstance(node, ast.Attribute):
+            attributes.add(node.attr)
+            if isinstance(node.value, ast.Name) and node.value.id in names and names[node.value.id][1] is None:
+                members.add((names[node.value.id][0], node.attr))
+    return members, attributes
+
+
+def library(modules):
+    """{(module, name): what its definition names}, and the names that stand for another module's."""
+    definitions, passed_on = {}, {}
+    for module, tree in modules.items():
+        names = imported(tree, inside=True)
+        passed_on |= {(module, name): member for name, member in names.items() if member[1]}
+        names |= {name: (module, name) for node in tree.body for name in targets(node)}
+        for node in tree.body:
+            for name in targets(node):
+                definitions[module, name] = named(node, names)
+    return definitions, passed_on
+
+
+def code_and_text(path):
+    """The Python of a file, and what else it says."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+        code, text = ("\n".join(s for kind, s in cells if (kind == "code") == wanted) for wanted in (True, False))
+        return MAGIC.sub(r"\1pass", code), text
+    return (text, "") if path.suffix == ".py" else ("", text)
+
+
+def users():
+    patterns = "book/**/*.ipynb", "book/**/*.md", "book/**/*.py", "book/**/*.mjs", "exercises/*/*.ipynb", "tests/bench*.py"
+    return [path for pattern in patterns for path in ROOT.glob(pattern) if "node_modules" not in path.parts]
+
+
+def reached(modules, paths):
+    """Members that the files need, directly or not, and the attributes that somebody reads."""
+    definitions, passed_on = library(modules)
+    todo = {(module, "") for module in modules}
+    todo |= {(module, node.name) for module, tree in modules.items() for node in tree.body if registered(node)}
+    found, attributes = set(), set()
+    for path in paths:
+        code, text = code_and_text(path)
+        members, read = named(tree := ast.parse(code), imported(tree))
+        todo |= members | set(re.findall(r"\b(\w+)\.(\w+)\b", text))
+        attributes |= read
+    while todo:
+        member = todo.pop()
+        if member not in found:
+            found.add(member)
+            members, read = definitions.get(member, (set(), set()))
+            todo |= members | ({passed_on[member]} if member in passed_on else set())
+            attributes |= read
+    return found, attributes
+
+
+def registered(node):
+    """Whether a statement defines a calculator: pages run it by its name."""
+    return isinstance(node, ast.FunctionDef) and any("calculator" in ast.dump(d) for d in node.decorator_list)
+
+
+def idle(modules, paths):
+    """Names of the library that no file needs, and methods that nobody calls."""
+    found, attributes = reached(modules, paths)
+    yield from (f"{module}.{name}" for module, name in library(modules)[0] if (module, name) not in found and name != "__all__")
+    for module, tree in modules.items():
+        for node in (n for n in tree.body if isinstance(n, ast.ClassDef)):
+            methods = [m.name for m in node.body if isinstance(m, ast.FunctionDef) and not re.fullmatch(r"__\w+__|_repr_\w+_", m.name)]
+            yield from (f"{module}.{node.name}.{name}" for name in methods if name not in attributes)
+
+
+def test_the_library_holds_nothing_that_nobody_needs():
+    assert list(idle(MODULES, users())) == []
+
+
+SMALL = """
+LEAST, MOST = 1, 2
+def needed(): return helper(LEAST)
+def helper(value): return Thing().size
+def alone(): return MOST
+class Thing:
+    def size(self): ...
+    def weight(self): ...
+"""
+
+
+@pytest.mark.parametrize("name, text", [
+    ("user.py", "from workloads import small as s\ns.needed()"), ("page.md", "As `small.needed()` says.")])
+def test_what_nobody_needs_is_found(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert set(idle({"small": ast.parse(SMALL)}, [tmp_path / name])) == {"small.alone", "small.MOST", "small.Thing.weight"}
+
+
+def test_names_passed_on_by_another_module_lead_to_their_own(tmp_path):
+    (tmp_path / "user.py").write_text("from workloads.shown import needed\nneeded()", encoding="utf-8")
+    modules = {"small": ast.parse(SMALL), "shown": ast.parse("from .small import needed, alone")}
+    assert "small.needed" not in set(idle(modules, [tmp_path / "user.py"]))
+    assert "small.alone" in set(idle(modules, [tmp_path / "user.py"]))
