@@ -10,10 +10,10 @@ from workloads.ced import ced_prefill_flops, ced_token_layers, clipped_half_pair
 
 def counted(s, tokens, scored):
     """FLOPs by stage, one token and one layer at a time: every product written out, every pair counted."""
-    h, pair, score = s.hidden, 4 * s.heads * s.head_width, 2 * s.index_heads * s.index_width
-    body = 2 * (2 * s.streams * h * s.mixing_outputs + h * s.query_rank + s.query_rank * s.heads * s.head_width + h * s.kv_width
-                + s.output_groups * (s.heads * s.head_width // s.output_groups) * s.output_rank + s.output_groups * s.output_rank * h
-                + h * s.router_outputs + s.experts_per_token * 3 * h * s.expert_width)
+    h, pair, score = s.hidden, 4 * s.heads * s.head_dim, 2 * s.index_heads * s.index_width
+    body = 2 * (2 * s.streams * h * s.mixing_outputs + h * s.query_rank + s.query_rank * s.heads * s.head_dim + h * s.kv_width
+                + s.output_groups * (s.heads * s.head_dim // s.output_groups) * s.output_rank + s.output_groups * s.output_rank * h
+                + h * s.experts + s.experts_per_token * 3 * h * s.expert_ffn)
     index_query = 2 * (s.query_rank * s.index_heads * s.index_width + h * s.index_heads)
     encoder = decoder = shared = 0
     first_seen = tokens - min(tokens, s.window)
@@ -30,7 +30,7 @@ def counted(s, tokens, scored):
             decoder += s.decoder_layers * (body + pair * (t - first_seen) + pair * min(t, s.entries_read))
             decoder += s.decoder_index_layers * index_query + score * t
             decoder += (s.decoder_index_layers - 1) * score * min(t, s.index_scope)
-    return encoder, shared, decoder, scored * 2 * h * s.vocabulary
+    return encoder, shared, decoder, scored * 2 * h * s.vocab
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 127, 128, 129, 600, 1026, 1929])
@@ -40,10 +40,10 @@ def test_prefill_equals_the_token_by_token_count(tokens):
 
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 6), st.integers(1, 20))
 def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, scope):
-    small = replace(FLASH, encoder_layers=3, decoder_layers=2, window=window, hidden=8, heads=2, head_width=4, query_rank=6, kv_width=4,
-                    output_groups=2, output_rank=3, router_outputs=5, expert_width=7, index_heads=2, index_width=3, compressor_layers=1,
+    small = replace(FLASH, encoder_layers=3, decoder_layers=2, window=window, hidden=8, heads=2, head_dim=4, query_rank=6, kv_width=4,
+                    output_groups=2, output_rank=3, experts=5, expert_ffn=7, index_heads=2, index_width=3, compressor_layers=1,
                     compressed_layers=2, entries_read=entries, engrams=1, engram_in=3, engram_out=4, decoder_index_layers=2,
-                    index_scope=scope, vocabulary=11)
+                    index_scope=scope, vocab=11)
     assert tuple(ced_prefill_flops(small, tokens, 2)) == counted(small, tokens, 2)
 
 

@@ -46,7 +46,7 @@ class BlockCache:
 def test_split_finds_what_a_block_cache_finds(stored, wanted, block):
     cache = BlockCache(block)
     cache.store(stored)
-    assert split(len(wanted), common_prefix(stored, wanted), block=block).past == cache.hit(wanted)
+    assert split(len(wanted), common_prefix(stored, wanted), block_size=block).past == cache.hit(wanted)
 
 
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
@@ -57,7 +57,7 @@ def test_common_prefix_ends_at_the_first_difference(a, b):
 
 @given(st.integers(1, 300), tokens, st.integers(1, 32))
 def test_a_call_always_computes_at_least_one_token_and_never_loses_any(input_tokens, kept, block):
-    call = split(input_tokens, kept, block=block)
+    call = split(input_tokens, kept, block_size=block)
     assert call.new >= 1 and call.past + call.new == input_tokens
     assert call.past % block == 0 and call.past <= kept
 
@@ -112,10 +112,10 @@ def test_recorded_hits_are_the_kept_tokens_in_whole_blocks_of_16():
     on, off = recorded_calls("thinking on"), recorded_calls("thinking off")
     # cut-off thinking stays, finished thinking goes
     kept_on = [on[0].past + on[0].new + on[0].output - 1] + [c.past + c.new for c in on[1:3]]
-    assert [split(c.past + c.new, kept, block=16).past for c, kept in zip(on[1:], kept_on)] == [c.past for c in on[1:]]
+    assert [split(c.past + c.new, kept, block_size=16).past for c, kept in zip(on[1:], kept_on)] == [c.past for c in on[1:]]
     # the empty thinking block of 4 tokens goes
     kept_off = [c.past + c.new - 4 for c in off[:-1]]
-    assert [split(c.past + c.new, kept, block=16).past for c, kept in zip(off[1:], kept_off)] == [c.past for c in off[1:]]
+    assert [split(c.past + c.new, kept, block_size=16).past for c, kept in zip(off[1:], kept_off)] == [c.past for c in off[1:]]
 
 
 def test_recorded_rounds_know_their_tools():
@@ -165,7 +165,7 @@ def test_sharing_a_prefix_saves_one_copy_for_every_further_branch(shared, tails)
 
 
 @pytest.mark.parametrize("call, named", [
-    (lambda: split(0, 0), "input_tokens"), (lambda: split(10, -1), "kept"), (lambda: split(10, 5, block=0), "block"),
+    (lambda: split(0, 0), "input_tokens"), (lambda: split(10, -1), "kept"), (lambda: split(10, 5, block_size=0), "block_size"),
     (lambda: split(10, 2.5), "kept"), (lambda: edited(10, 12, inserted=1), "behind the edit"), (lambda: edited(10, 8, removed=4),
     "behind the edit"),
     (lambda: edited(10, 0, removed=1), "position"), (lambda: edited(10, 1, removed=10), "input_tokens"),

@@ -21,15 +21,15 @@ class CedShape:
     window: int                 # tokens of sliding-window attention, and of the prompt's end that the decoder sees
     hidden: int
     heads: int
-    head_width: int
+    head_dim: int
     query_rank: int
     kv_width: int
     streams: int                # parallel residual streams, mixed before and after each of two sublayers
     mixing_outputs: int
-    output_groups: int          # output projection: groups of (heads * head_width / groups) -> output_rank, then all -> hidden
+    output_groups: int          # output projection: groups of (heads * head_dim / groups) -> output_rank, then all -> hidden
     output_rank: int
-    router_outputs: int
-    expert_width: int
+    experts: int
+    expert_ffn: int
     experts_per_token: int      # routed and shared together
     index_heads: int
     index_width: int
@@ -41,14 +41,14 @@ class CedShape:
     engram_out: int
     decoder_index_layers: int
     index_scope: int            # positions that all decoder index layers but the first score at most
-    vocabulary: int
+    vocab: int
 
 
 DEEPSEEK_V41_FLASH = CedShape(
-    "DeepSeek V4.1 Flash", encoder_layers=20, decoder_layers=20, window=128, hidden=5120, heads=64, head_width=512, query_rank=1280,
-    kv_width=512, streams=4, mixing_outputs=24, output_groups=8, output_rank=1024, router_outputs=384, expert_width=2304,
+    "DeepSeek V4.1 Flash", encoder_layers=20, decoder_layers=20, window=128, hidden=5120, heads=64, head_dim=512, query_rank=1280,
+    kv_width=512, streams=4, mixing_outputs=24, output_groups=8, output_rank=1024, experts=384, expert_ffn=2304,
     experts_per_token=7, index_heads=32, index_width=128, compressor_layers=3, compressed_layers=18, entries_read=512, engrams=2,
-    engram_in=6144, engram_out=25600, decoder_index_layers=5, index_scope=16384, vocabulary=129280)
+    engram_in=6144, engram_out=25600, decoder_index_layers=5, index_scope=16384, vocab=129280)
 
 
 class CedPrefill(NamedTuple):
@@ -121,9 +121,9 @@ def clipped_half_pairs(tokens, limit):
 def _body(s):
     """FLOPs of one layer for one token: projections, stream mixing, router and experts; no attention pairs."""
     mixing = 2 * s.streams * s.hidden * s.mixing_outputs
-    query = s.hidden * s.query_rank + s.query_rank * s.heads * s.head_width
-    output = s.heads * s.head_width * s.output_rank + s.output_groups * s.output_rank * s.hidden
-    experts = s.hidden * s.router_outputs + s.experts_per_token * 3 * s.hidden * s.expert_width
+    query = s.hidden * s.query_rank + s.query_rank * s.heads * s.head_dim
+    output = s.heads * s.head_dim * s.output_rank + s.output_groups * s.output_rank * s.hidden
+    experts = s.hidden * s.experts + s.experts_per_token * 3 * s.hidden * s.expert_ffn
     return 2 * (mixing + query + s.hidden * s.kv_width + output + experts)
 
 
@@ -135,10 +135,10 @@ def _index_query(s):
 def _encoder(s, p):
     """FLOPs of the encoder over p tokens: layers, engrams, compressors, pairs read, pairs that the indexer scores."""
     compressor = 2 * s.hidden * s.kv_width * 2 * p + 2 * s.kv_width * s.index_width * (p // 2) + _index_query(s) * p
-    pairs = s.encoder_layers * clipped_pairs(p, s.window) + s.compressed_layers * clipped_half_pairs(p, s.entries_read)
+    read = s.encoder_layers * clipped_pairs(p, s.window) + s.compressed_layers * clipped_half_pairs(p, s.entries_read)
     index = s.compressor_layers * 2 * s.index_heads * s.index_width * (p**2 // 4)
     fixed = s.encoder_layers * _body(s) * p + s.engrams * 2 * s.engram_in * s.engram_out * p + s.compressor_layers * compressor
-    return fixed + 4 * s.heads * s.head_width * pairs + index
+    return fixed + 4 * s.heads * s.head_dim * read + index
 
 
 def _decoder(s, p):
@@ -147,7 +147,7 @@ def _decoder(s, p):
     far = clipped_pairs(p, s.entries_read) - clipped_pairs(p - m, s.entries_read)
     scoped = clipped_pairs(p, s.index_scope) - clipped_pairs(p - m, s.index_scope)
     index = 2 * s.index_heads * s.index_width * (pairs(m, p - m) + (s.decoder_index_layers - 1) * scoped)
-    attention = 4 * s.heads * s.head_width * s.decoder_layers * (pairs(m) + far)
+    attention = 4 * s.heads * s.head_dim * s.decoder_layers * (pairs(m) + far)
     return s.decoder_layers * _body(s) * m + s.decoder_index_layers * _index_query(s) * m + attention + index
 
 
@@ -169,4 +169,4 @@ def ced_prefill_flops(shape, tokens, scored=1):
     domain.whole(tokens, "tokens", least=1)
     domain.whole(scored, "scored", "positions", least=1)
     shared = 2 * shape.hidden * shape.kv_width * tokens + 2 * shape.kv_width * shape.index_width * tokens
-    return CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocabulary * scored)
+    return CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocab * scored)

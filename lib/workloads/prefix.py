@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from functools import cache
 
 from . import domain, flops, memory
-from .generic import floor, minimum, total
+from .generic import minimum, total
 from .requests import Request, decode_steps, end_context
 from .tables import table
 
 
-def split(input_tokens, kept, output=1, block=1):
+def split(input_tokens, kept, output=1, block_size=1):
     """The call that a given input makes when its first ``kept`` tokens have their KV in the cache, a `Request`.
 
     Equation: K = floor(min(kept, I - 1) / b) b and P = I - K: whole blocks are found, and at least one token is computed, for
     without a row of its own the call would have nothing to predict from.
     Parameters: input_tokens I, whole number >= 1; kept, tokens >= 0 that agree with an earlier call from the start on; output,
-    tokens to return; block b, tokens of one cache block.
+    tokens to return; block_size b, of the cache (tokens).
     Raises: ValueError for other counts.
 
-    >>> split(1443, kept=1405, output=1016, block=16)
+    >>> split(1443, kept=1405, output=1016, block_size=16)
     Request(new=51, output=1016, past=1392)
 
     Source: vLLM prefix caching (block 16 is its default).
     """
     domain.whole(input_tokens, "input_tokens", "tokens", least=1)
-    domain.whole(block, "block", "tokens", least=1)
-    hit = floor(minimum(domain.whole(kept, "kept", "tokens"), input_tokens - 1) / block) * block
+    domain.whole(block_size, "block_size", "tokens", least=1)
+    hit = minimum(domain.whole(kept, "kept", "tokens"), input_tokens - 1) // block_size * block_size
     return Request(new=input_tokens - hit, output=output, past=hit)
 
 
@@ -40,12 +40,12 @@ def common_prefix(before, after):
     return next((i for i, (a, b) in enumerate(zip(before, after)) if a != b), min(len(before), len(after)))
 
 
-def edited(context, position, removed=0, inserted=0, block=1):
+def edited(context, position, removed=0, inserted=0, block_size=1):
     """The call that follows an edit of a cached context: a `Request` that returns one token.
 
     Equation: kept = position - 1; input = context - removed + inserted. Everything from the edit on is computed again, changed
     or not, because each later representation has read the changed ones. Appending is an edit at position context + 1.
-    Parameters: context (tokens); position of the first changed token, from 1; removed, inserted (tokens); block as in `split`.
+    Parameters: context (tokens); position of the first changed token, from 1; removed, inserted (tokens); block_size as in `split`.
     Raises: ValueError when the edit does not fit the context or nothing is left.
 
     >>> edited(2000, 501, removed=1, inserted=1), edited(2000, 2001, inserted=100).new
@@ -53,7 +53,7 @@ def edited(context, position, removed=0, inserted=0, block=1):
     """
     domain.whole(context, "context", "tokens"), domain.whole(position, "position", "tokens", least=1)
     domain.whole(context - (position - 1) - domain.whole(removed, "removed", "tokens"), "tokens behind the edit", "tokens")
-    return split(context - removed + domain.whole(inserted, "inserted", "tokens"), position - 1, block=block)
+    return split(context - removed + domain.whole(inserted, "inserted", "tokens"), position - 1, block_size=block_size)
 
 
 def prefill_flops(model, request, reuse=True):

@@ -232,7 +232,11 @@ def printed_page(completion=4096, **changes):
     """The step as the document's own read-outs and table compute it, with the assumptions that it does not state.
 
     4N training times, 128,000 B of cache per token read at full length in every step, memory-bound decode at 70% MBU, no reference pass,
-    no optimizer, no limit of memory. Parameters: completion (tokens); changes, further fields. Returns: RLStep.
+    no optimizer, no limit of memory.
+    Parameters: completion (tokens); changes, further fields. Returns: RLStep.
+
+    >>> printed_page().train_rule, printed_page().kv_bytes
+    (4, 128000)
     """
     page = dict(kv_bytes=128_000, context="full", decode_bound="memory", capacity="ignored", lora=True, reference=False, optimizer_bytes=0)
     return RLStep(completion=completion, **{**page, **changes})
