@@ -32,7 +32,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
 DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/calculators.toml $(SITE)/node_modules/.ok
 
-.PHONY: book test lint pdf notebooks audit serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book test lint pdf notebooks audit style links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.dress
@@ -58,6 +58,17 @@ pdf:
 	@$(PYTHON) $(SITE)/chromium.py
 	@$(MAKE) --no-print-directory book
 	$(BIN)/python $(SITE)/pdf.py
+
+style: $(VENV)/.ok
+	@$(BIN)/python $(SITE)/measures.py
+
+links: book
+	@$(BIN)/python -c "import urllib.request as r; r.urlopen('https://example.org', timeout=10)" 2> /dev/null || \
+	  { echo "No network: other sites cannot be asked. (Links within the book are checked by make test.)"; exit 1; }
+	@mkdir -p _build/links/_build && ln -sfn ../../.jupyter_cache _build/links/_build/.jupyter_cache
+	@jupyter-book build . --builder linkcheck --path-output _build/links --quiet > _build/links.log 2>&1; test -s _build/links/_build/html/output.txt
+	@grep -E ": \[(broken|timeout)" _build/links/_build/html/output.txt || echo "Every address answers."
+	@echo "All addresses with their answers: _build/links/_build/html/output.txt"
 
 serve: book
 	@echo "Serving on localhost:$(PORT); stop with Ctrl-C"
