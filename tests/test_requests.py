@@ -82,5 +82,5 @@ def test_steps_outside_the_chain_are_refused():
         requests.context_at(Request(2048, 4), -1)
     with pytest.raises(ValueError, match="at least one request"):
         requests.lockstep_weight_reads([])
-    with pytest.raises(ValueError, match="bytes_per_weight"):
+    with pytest.raises(ValueError, match="bytes_per_parameter"):
         requests.weight_intensity(1, 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from .domain import finite, fraction, nonnegative, positive, whole
+from .domain import finite, fraction, nonnegative, positive, some, whole
 from .generic import ceil, total
 
 
@@ -91,9 +91,7 @@ class Chunk:
 
 
 def _in_order(chunks):
-    chunks = list(chunks)
-    if not chunks:
-        raise ValueError("chunks must hold at least one chunk, got []")
+    chunks = some(chunks, "chunks", "chunk")
     for before, after in pairwise(chunks):
         _interval(before.time, after.time, ("a chunk", "the next chunk"))
     return chunks
@@ -145,9 +143,7 @@ def nearest_rank(values, q):
     >>> nearest_rank([3.0, 1.0, 9.0, 2.0], 0.95), nearest_rank([3.0, 1.0, 9.0, 2.0], 0.5)
     (9.0, 2.0)
     """
-    values = sorted(finite(v, "value") for v in values)
-    if not values:
-        raise ValueError("values must hold at least one observation, got []")
+    values = sorted(finite(v, "value") for v in some(values, "values", "observation"))
     return values[rank(len(values), q) - 1]
 
 

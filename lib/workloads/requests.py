@@ -5,7 +5,7 @@ prefill; the token returned last is never fed back, so its KV is never written.
 """
 from dataclasses import dataclass
 
-from .domain import positive, whole
+from .domain import positive, some, whole
 from .generic import total
 
 
@@ -97,14 +97,12 @@ def lockstep_weight_reads(requests, batched_prefill=True):
     >>> lockstep_weight_reads([Request(1024, 128)] * 8), lockstep_weight_reads([Request(1024, 1024)])
     (128, 1024)
     """
-    requests = list(requests)
-    if not requests:
-        raise ValueError("requests must hold at least one request, got []")
+    requests = some(requests, "requests", "request")
     return (1 if batched_prefill else len(requests)) + max(map(decode_steps, requests))
 
 
-def weight_intensity(rows, bytes_per_weight=2):
-    """Arithmetic intensity of a weight matrix against its own bytes (FLOP/B): 2 rows / bytes per weight.
+def weight_intensity(rows, bytes_per_parameter=2):
+    """Arithmetic intensity of a weight matrix against its own bytes (FLOP/B): 2 rows / bytes_per_parameter.
 
     Each weight takes part in one multiply-add per row of the input; BP rows in a prefill of B prompts, B rows in a decode step.
     Activations and KV are left out, so this is an upper limit of the intensity of the whole pass.
@@ -112,7 +110,7 @@ def weight_intensity(rows, bytes_per_weight=2):
     >>> weight_intensity(64)
     64.0
     """
-    return 2 * whole(rows, "rows", "", 1) / positive(bytes_per_weight, "bytes_per_weight", "B")
+    return 2 * whole(rows, "rows", "", 1) / positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
 def total_decode_steps(requests):

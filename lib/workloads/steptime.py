@@ -74,10 +74,10 @@ class StepTime:
         return self.step(*counts) / TICKS
 
 
-def step_time(model, accelerator, mfu=1, mbu=1, form="sum", precision="bf16", bytes_per_value=2):
+def step_time(model, card, mfu=1, mbu=1, form="sum", precision="bf16", bytes_per_value=2):
     """The `StepTime` of a dense model with ordinary attention on an accelerator.
 
-    Parameters: model, a `models.Model`; accelerator, a `hardware.Accelerator`; mfu, mbu and form as in `StepTime`; precision of the peak;
+    Parameters: model, a `models.Model`; card, a `hardware.Accelerator`; mfu, mbu and form as in `StepTime`; precision of the peak;
     bytes_per_value (B) of weights and KV.
     Assumptions: the embedding rows that a step looks up are left out (below 1e-4 of the bytes).
     Raises: ValueError for experts (the weights read depend on the rows of a step) and for MLA (a pair's cost depends on the stage).
@@ -93,7 +93,7 @@ def step_time(model, accelerator, mfu=1, mbu=1, form="sum", precision="bf16", by
     token, head_bytes = forward(model, 1), bytes_per_value * model.hidden * model.vocab
     return StepTime(token.projections + token.ffn, token.head, attention_flops_per_pair(model),
                     weights_read_per_step(model, bytes_per_value) - head_bytes, head_bytes, kv_bytes_per_token(model, bytes_per_value),
-                    accelerator.peak(precision), accelerator.bandwidth, mfu, mbu, form)
+                    card.peak(precision), card.bandwidth, mfu, mbu, form)
 
 
 def _positive_part(first, slope, steps):
