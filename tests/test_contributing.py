@@ -1,0 +1,91 @@
+"""What a contributor copies passes the checks; what a reader cites is what the project says of itself."""
+import re
+import subprocess
+import sys
+import tomllib
+
+import nbformat
+import pytest
+import yaml
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "book/_site"))
+import notebooks  # noqa: E402
+import prose  # noqa: E402
+import test_notebooks  # noqa: E402
+
+TEMPLATE = ROOT / "book/reference/template.ipynb"
+CONTRIBUTING = ROOT / "book/reference/contributing.md"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """The template taken apart as text, with another title, and stored as a new page, by the tool alone."""
+    folder = tmp_path_factory.mktemp("copy")
+    text = folder / "page.md"
+    notebooks.to_text(TEMPLATE, text)
+    text.write_text(text.read_text(encoding="utf-8").replace("# A page to copy:", "# A copy:", 1), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(notebooks, "ROOT", folder)
+        notebooks.from_text(text, folder / "new-page.ipynb")
+        assert notebooks.refresh(folder / "new-page.ipynb") == "stored new-page.ipynb"
+        assert notebooks.refresh(folder / "new-page.ipynb") == "same   new-page.ipynb"
+    return folder / "new-page.ipynb"
+
+
+def test_a_copy_of_the_template_has_the_form_of_a_page(copy):
+    test_notebooks.test_a_stored_notebook_is_a_complete_run(copy)
+    test_notebooks.test_a_page_names_its_sections_and_minutes(copy)
+    test_notebooks.test_a_cell_without_visible_input_only_shows(copy)
+    test_notebooks.test_no_amounts_of_money_are_read_as_a_formula(copy)
+    test_notebooks.test_pages_do_not_name_a_place_on_a_machine(copy)
+    nb = nbformat.read(copy, as_version=4)
+    assert nb.cells[0].source.startswith("# A copy:") and list(prose.problems(nb, copy.name)) == []
+
+
+def test_a_copy_of_the_template_is_the_template_but_for_its_title(copy):
+    ours, theirs = (nbformat.read(p, as_version=4).cells for p in (copy, TEMPLATE))
+    assert [c.source for c in ours[1:]] == [c.source for c in theirs[1:]]
+    assert [c.get("outputs") for c in ours] == [c.get("outputs") for c in theirs]
+
+
+def test_a_copy_of_the_template_gives_its_outputs_again(copy):
+    assert test_notebooks.nbval(copy.parent, nbformat.read(copy, as_version=4)).returncode == 0
+
+
+def test_a_copy_with_a_typed_result_is_refused(copy):
+    nb = nbformat.read(copy, as_version=4)
+    nb.cells[3].source += "\n\nThat is 4.78 ms."
+    assert "'4.78 ms' is typed" in next(prose.problems(nb, copy.name))
+
+
+def test_the_template_shows_one_of_each_part():
+    source = "\n".join(c.source for c in nbformat.read(TEMPLATE, as_version=4).cells)
+    for part in ("sympy.Eq(", "say(", "table(", "check(", "@figure(", "alt=", "caption=", "After this page you can", "Builds on",
+                 "## What this leaves out", "## Formulas and where they hold", "**Exercises:**", "**Sources:**", "**Next:**", "{cite}`"):
+        assert part in source, part
+
+
+def test_commands_and_files_that_the_page_names_exist():
+    """Scripts, folders and make targets of the contributors' page; options of scripts are in their help."""
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    files = set(re.findall(r"(?:book|exercises|lib|tests)/[\w./-]*\w", text)) - {"book/new-page.ipynb", "lib/workloads/module.py", "tests/test_module.py"}
+    assert len(files) > 8 and [f for f in files if not (ROOT / f).exists()] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= targets
+    run = subprocess.run([sys.executable, ROOT / "book/_site/audit.py", "--help"], capture_output=True, text=True)
+    assert all(option in run.stdout for option in ("--rows", "--missing", "--moved"))
+
+
+# ---------------------------------------------------------------------------------------------------------------------------- citation
+def test_the_citation_is_that_of_the_project():
+    """Required keys of the Citation File Format 1.2.0, with the title, author and version that the project has elsewhere."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    version = tomllib.loads((ROOT / "lib/pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert {"cff-version", "message", "title", "authors"} <= set(citation) and citation["cff-version"] == "1.2.0"
+    assert citation["title"] == config["title"] and citation["authors"] == [{"name": config["author"]}]
+    assert citation["version"] == version and citation["type"] in ("software", "dataset")
+    assert all(isinstance(citation[key], str) and citation[key].strip() for key in ("message", "abstract", "version"))
+    newest = re.search(r"^### ([\d.]+), (\d+ \w+ \d{4})$", (ROOT / "book/reference/changelog.md").read_text(encoding="utf-8"), re.M)
+    assert newest[1] == version and f"{citation['date-released']:%-d %B %Y}" == newest[2]
