@@ -257,6 +257,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "stages": (stages, [()]),
     "stage": (st.builds(taskgraph.Stage, st.sampled_from("abc"), big), []),
     "names": (st.just(["s0"]), [["nobody"]]),
+    "parts": (st.just(["attention", "head"]), [["tail"]]),
     "rates": (st.builds(decision.Rates, st.floats(1e9, 1e15), st.floats(1e9, 1e15), share, share), []),
     "ced": (st.just(ced.DEEPSEEK_V41_FLASH), []),
     "encoder": (st.just(vision.encoder()), []),

@@ -6,6 +6,8 @@ from .domain import one_of, whole
 from .generic import Number, is_symbolic
 from .tables import base_value, table
 
+PARTS = ("embedding", "attention", "ffn", "router", "experts", "shared experts", "head")
+
 
 @dataclass(frozen=True)
 class Model:
@@ -195,7 +197,7 @@ def matrices(model):
     """Weight matrices of a model, in the order a token meets them.
 
     Parameters: model, a Model.
-    Returns: tuple of Matrix; part is "embedding", "attention", "ffn", "router", "experts", "shared experts" or "head".
+    Returns: tuple of Matrix, each of one of the PARTS.
     Assumptions: an embedding row is looked up, so no weight of the table is used in a product; a tied head is a product
     with that same table, so it adds no copy.
 
@@ -220,11 +222,14 @@ def active_weights(model, *parts):
     """Weights that take part in one token's products (count): of the parts named, or of all.
 
     Equation: sum over matrices of inputs x outputs x used.
-    Parameters: model, a Model; parts, names as in `matrices`.
+    Parameters: model, a Model; parts, names in PARTS.
+    Raises: ValueError for another name.
 
     >>> active_weights(model("Qwen3-8B")), active_weights(model("Qwen3-8B"), "head")
     (7568097280, 622329856)
     """
+    for part in parts:
+        one_of(part, "part", PARTS)
     return sum(w.active for w in matrices(model) if not parts or w.part in parts)
 
 
@@ -271,8 +276,7 @@ def parameters(model):
         by_part[w.part] = by_part.get(w.part, 0) + w.parameters
     norms = m.layers * (2 * m.hidden + m.query_rank + m.latent + 2 * m.head_dim * int(m.qk_norm)) + m.hidden
     biases = m.layers * (m.heads * m.head_dim + m.kv_heads * (m.head_dim + m.value_dim)) * int(m.qkv_bias)
-    kinds = ("embedding", "attention", "ffn", "router", "experts", "shared experts", "head")
-    return Parameters(biases=biases, norms=norms, **{kind.replace(" ", "_"): by_part.get(kind, 0) for kind in kinds})
+    return Parameters(biases=biases, norms=norms, **{part.replace(" ", "_"): by_part.get(part, 0) for part in PARTS})
 
 
 def active_parameters(model):
