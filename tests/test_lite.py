@@ -29,7 +29,7 @@ DIALOG = ".jp-Dialog .jp-mod-accept"
 
 
 def run_all(page):
-    """Choose "Run All Cells" of a notebook that has not run; once more if the notebook had no kernel yet, and its kernel when asked for one."""
+    """Choose "Run All Cells" of a notebook that has not run; again if the notebook had no kernel yet; choose the kernel where asked."""
     from playwright.sync_api import TimeoutError as Late
 
     for last in (False, False, True):
