@@ -12,9 +12,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 GLOSSARY = "book/reference/glossary"
 OUTSIDE = ("book/reference/", "book/bibliography", "book/index")     # pages that explain themselves, or list
 # names in the glossary that the text also uses in their everyday sense, or in every paragraph
-EVERYDAY = frozenset(["held out", *"""batch block call chunk completion context correlation distillation environment fluid frozen fused hit
-    identified label latency latent loss miss moments paged padding parameters patch patches peak preempt rank request response slack span supervised
-    synchronous asynchronous task teacher token tokens update weights work""".split()])
+EVERYDAY = frozenset(["held out", *"""
+    asynchronous batch block call chunk completion context correlation count distillation environment fluid frame frozen fused group hit
+    identified key label latency latent loss measurement miss moments node padding paged parameters pass patch patches peak preempt
+    profile rank request response slack span state supervised synchronisation synchronous task teacher thinking token update value
+    values verification weights work""".split()])
 SKIPPED = (nodes.title, nodes.literal, nodes.literal_block, nodes.reference, nodes.math, nodes.strong, nodes.raw, nodes.table, nodes.footnote, nodes.caption,
            nodes.citation, nodes.emphasis, addnodes.pending_xref, addnodes.download_reference)
 
