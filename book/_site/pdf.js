@@ -61,7 +61,7 @@ function unfold(article, doc, title) {
     } else {
       if (!chapter) {
         chapter = make("section", {id: place(doc, "solutions")}, make("h2", {}, title));
-        chapter.append(make("p", {}, pointer(place(doc), "The exercise is on page ", "wl-pointer")));
+        chapter.append(make("p", {className: "wl-back"}, pointer(place(doc), "The exercise is on page ", "wl-pointer")));
         solutions.append(chapter);
       }
       const around = fold.closest("section"), head = around?.querySelector(":is(h2, h3, h4)");
@@ -157,6 +157,7 @@ async function fit() {
     if (code.textContent.split("\n").length > 28) (code.closest(".cell_input") ?? code).classList.add("wl-long");
   for (const table of document.querySelectorAll("table")) {
     const least = 0.62, space = wide(table.parentElement);
+    if (table.rows.length <= 12) table.classList.add("wl-whole");
     if (wide(table) <= space + 1) continue;
     table.style.zoom = Math.max(least, space / wide(table));
     if (wide(table) > space + 1) table.classList.add("wl-squeezed");

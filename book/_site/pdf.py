@@ -75,7 +75,7 @@ def dead(reader):
 def shrunk(reader):
     """Did Chromium make the whole book smaller, because something was too wide? A line of the contents is 5 mm high in pdf.css."""
     boxes = [note.get_object()["/Rect"] for note in reader.pages[1]["/Annots"]]
-    return min(float(top) - float(bottom) for _, bottom, _, top in boxes) < 4.9 * 72 / 25.4
+    return min(float(top) - float(bottom) for _, bottom, _, top in boxes) < 4.5 * 72 / 25.4      # whole pixels
 
 
 def assemble(page, site, root, keep=None):
