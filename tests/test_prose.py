@@ -11,9 +11,9 @@ sys.path.insert(0, str(ROOT / "book/_site"))
 import prose
 
 
-@pytest.mark.parametrize("path", prose.every_notebook(), ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", prose.every_page(), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_result_is_typed_into_the_prose_of(path):
-    assert list(prose.problems(nbformat.read(path, as_version=4), path.relative_to(ROOT).as_posix())) == []
+    assert list(prose.problems(prose.opened(path), path.relative_to(ROOT).as_posix())) == []
 
 
 # --- the check itself ---------------------------------------------------------------------------------------------------
@@ -141,3 +141,12 @@ def test_a_listed_literal_passes_with_a_reason_and_must_be_in_use():
     assert problems(text, literals={"97.5%": "confidence level, chosen"}) == []
     assert "needs a short reason" in problems(text, literals={"97.5%": " "})[0]
     assert "stands nowhere" in problems("Nothing.", literals={"97.5%": "confidence level, chosen"})[0]
+
+
+def test_a_markdown_page_is_read_behind_its_front_block(tmp_path):
+    path = tmp_path / "page.md"
+    front = "---\nworkloads: {literals: {1.5%: 'chosen'}}\n---\n# Title\n\n*15 minutes.*\n\n"
+    path.write_text(front + "## One\n\nIt takes 31.4 s, 1.5%.\n\n## Two\n\n2.7 s.\n")
+    assert [text.split("'")[1] for text in prose.problems(prose.opened(path), "page.md")] == ["31.4 s", "2.7 s"]
+    path.write_text("# Title\n\nNo section: 31.4 s.\n")
+    assert list(prose.problems(prose.opened(path), "page.md")) == []

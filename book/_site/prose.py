@@ -1,4 +1,4 @@
-"""Find results typed into prose: `prose.py [NOTEBOOK ...]` lists them for the given notebooks, or for all.
+"""Find results typed into prose: `prose.py [PAGE ...]` lists them for the given notebooks and Markdown pages, or for all.
 
 A page computes what follows from other numbers and places it in its sentences. So a number with a unit that stands in a
 Markdown cell, or in the fixed part of a sentence, caption or alternative text in its code, must be one of
@@ -6,9 +6,10 @@ Markdown cell, or in the fixed part of a sentence, caption or alternative text i
 - a printed figure, or an input, of the ledger rows of the page's sections,
 - a value of the fact tables (hardware, models, published measurements),
 - an input in the page's own code (test cells do not count),
-- part of the front block, the page's first Markdown cell,
+- part of the front block, the page's first Markdown cell (of a Markdown page: what stands before its first section),
 - listed in the page's metadata, `workloads.literals`: {"95%": "confidence level, chosen"}, each with its reason.
 
+A Markdown page gives its metadata in its front matter. Records of what once stood in the book, right or wrong, are left out.
 Code spans, link targets, citations and bare powers (10^9, 2^30) are passed over; numbers within mathematics are not.
 """
 import ast
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
+import yaml
 from notebooks import ROOT, every_notebook
 from workloads import ledger
 from workloads.tables import table
 
+RECORDS = ("book/reference/errata.md", "book/reference/changelog.md")
 FACTS = ("hardware", "models", "measurements")
 SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 PREFIX = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21, "Y": 1e24,
@@ -193,9 +196,25 @@ def problems(nb, name):
         yield f"{name}: the listed literal {literal!r} stands nowhere in its text"
 
 
+def every_page():
+    """Chapters, exercises and Markdown pages, without the records."""
+    written = (p for p in ROOT.glob("book/**/*.md") if "node_modules" not in p.parts)
+    return every_notebook() + sorted(p for p in written if p.relative_to(ROOT).as_posix() not in RECORDS)
+
+
+def opened(path):
+    """A page as a notebook; a Markdown page as one of two cells, its front block and the rest."""
+    if path.suffix == ".ipynb":
+        return nbformat.read(path, as_version=4)
+    text = path.read_text(encoding="utf-8")
+    metadata, text = re.match(r"(?:---\n(.*?)\n---\n)?(.*)", text, re.DOTALL).groups()
+    cells = [nbformat.v4.new_markdown_cell(part) for part in re.split(r"(?m)^(?=## )", text, maxsplit=1)]
+    return nbformat.v4.new_notebook(cells=cells, metadata={"workloads": (yaml.safe_load(metadata or "") or {}).get("workloads", {})})
+
+
 def main():
-    paths = [Path(p).resolve() for p in sys.argv[1:]] or every_notebook()
-    found = [text for p in paths for text in problems(nbformat.read(p, as_version=4), p.relative_to(ROOT).as_posix())]
+    paths = [Path(p).resolve() for p in sys.argv[1:]] or every_page()
+    found = [text for p in paths for text in problems(opened(p), p.relative_to(ROOT).as_posix())]
     print("\n".join(found) if found else "No result is typed into prose.")
     return len(found) > 0
 
