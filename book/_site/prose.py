@@ -6,7 +6,7 @@ Markdown cell, or in the fixed part of a sentence, caption or alternative text i
 - a printed figure, or an input, of the ledger rows of the page's sections,
 - a value of the fact tables (hardware, models, published measurements),
 - an input in the page's own code (test cells do not count),
-- part of the front block, the page's first Markdown cell (of a Markdown page: what stands before its first section),
+- part of the front block, the page's first Markdown cell (of a Markdown page: what stands before its first section, or the title),
 - listed in the page's metadata, `workloads.literals`: {"95%": "confidence level, chosen"}, each with its reason.
 
 A Markdown page gives its metadata in its front matter. Records of what once stood in the book, right or wrong, are left out.
@@ -203,12 +203,13 @@ def every_page():
 
 
 def opened(path):
-    """A page as a notebook; a Markdown page as one of two cells, its front block and the rest."""
+    """A page as a notebook; a Markdown page as its front block and the rest."""
     if path.suffix == ".ipynb":
         return nbformat.read(path, as_version=4)
     text = path.read_text(encoding="utf-8")
     metadata, text = re.match(r"(?:---\n(.*?)\n---\n)?(.*)", text, re.DOTALL).groups()
-    cells = [nbformat.v4.new_markdown_cell(part) for part in re.split(r"(?m)^(?=## )", text, maxsplit=1)]
+    sections = re.split(r"(?m)^(?=## )", text, maxsplit=1)
+    cells = [nbformat.v4.new_markdown_cell(part) for part in (sections if len(sections) > 1 else text.strip().split("\n\n", 2))]
     return nbformat.v4.new_notebook(cells=cells, metadata={"workloads": (yaml.safe_load(metadata or "") or {}).get("workloads", {})})
 
 
