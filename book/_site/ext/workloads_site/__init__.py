@@ -3,6 +3,6 @@ from . import api, assets, audit, calculators, cells, exercises, figures, glossa
 
 
 def setup(app):
-    for part in (maths, figures, cells, exercises, calculators, audit, notation, glossary, wayfinding, live, api, assets):
+    for part in (maths, figures, cells, exercises, calculators, audit, notation, glossary, wayfinding, search, live, api, assets):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

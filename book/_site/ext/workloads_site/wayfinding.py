@@ -106,9 +106,10 @@ def rows(pages):
     An exercise stands beside the last page that it builds on.
     """
     lines, beside, part = [], {}, None
+    place = {name: at for at, name in enumerate(pages)}
     for page in pages.values():
         if page.exercise:
-            beside.setdefault(max(page.builds, key=list(pages).index), []).append(page)
+            beside.setdefault(max(page.builds, key=lambda name: place.get(name, -1)), []).append(page)
         elif page.minutes:
             lines += [page.part] * (page.part != part) + [page]
             part = page.part
@@ -126,7 +127,7 @@ def others(pages):
 
 def _arcs(pairs):
     """Arcs between lines of the map, the wider the further apart."""
-    furthest = max(b - a for a, b in pairs)
+    furthest = max((b - a for a, b in pairs), default=1)
     for a, b in pairs:
         left = 100 - 128 * ((b - a) / furthest) ** 0.5
         yield f'<path class="a{a} b{b}" d="M100 {a + 0.5}C{left:.1f} {a + 0.5} {left:.1f} {b + 0.5} 100 {b + 0.5}"/>'
@@ -164,7 +165,7 @@ def _small(page, here):
 
 def _line(at, page, beside, pages, here):
     """Line of a page: the layers that it uses, title, minutes, exercises."""
-    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in SHOWN) if page.layers else ""
+    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in SHOWN if page.layers & set(SHOWN))
     kind = " wl-map-section" * any(p.parent == page.name and not p.exercise for p in pages.values())
     small = "".join(_small(exercise, here) for exercise in beside)
     return (
@@ -211,7 +212,8 @@ class Map(SphinxDirective):
         pages = book(root)
         for path in filter(None, [root / "_toc.yml", *(source(root, name) for name in pages)]):
             self.env.note_dependency(str(path))
-        return [nodes.raw("", drawn(pages, "../" * self.env.docname.count("/")), format="html")]
+        html = drawn(pages, "../" * self.env.docname.count("/"))
+        return [nodes.raw("", html, format="html", classes=["wl-unread"])]  # the search finds the pages, not their names here
 
 
 def setup(app):
