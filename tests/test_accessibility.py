@@ -1,4 +1,4 @@
-"""Every page keeps the rules of WCAG 2.1 A and AA, as far as axe sees them: in the light and in the dark, and where a reader fills in fields on a phone."""
+"""Every page keeps the rules of WCAG 2.1 A and AA, as far as axe sees them: in the light and in the dark, with fields also on a phone."""
 import re
 
 import pytest

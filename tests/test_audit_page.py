@@ -12,8 +12,8 @@ from workloads import ledger
 from workloads.page import CHECKS
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
-from workloads_site import audit as page  # noqa: E402
-from workloads_site.audit import audit  # noqa: E402
+from workloads_site import audit as page
+from workloads_site.audit import audit
 
 needs_site = pytest.mark.skipif(not (SITE / "book/reference/audit.html").exists(), reason="the site is not built: run `make book`")
 
@@ -57,7 +57,8 @@ def test_the_tables_hold_every_row_once(book):
 
 def test_a_checked_row_says_what_is_printed_and_computed_and_where(stored):
     html = table_row("int-838-label", stored(a=notebook(record("int-838-label"), title="# Throughput: two rates")))
-    assert all(part in html for part in ("<td>~70%</td>", "50.0299%", "wl-differs", "≠ differs from print", ledger.row("int-838-label").note))
+    parts = "<td>~70%</td>", "50.0299%", "wl-differs", "≠ differs from print", ledger.row("int-838-label").note
+    assert all(part in html for part in parts)
     assert '<a href="../../book/a.html#check-int-838-label">Throughput</a>' in html
 
 
@@ -71,7 +72,8 @@ def test_a_row_that_is_only_shown_says_so_and_claims_no_computed_value(stored):
 def test_a_row_on_two_pages_links_to_both_and_is_counted_once(stored):
     row = record("int-838-label")
     found = stored(a=notebook(row, title="# First"), b=notebook(row, title="# Exercise F-3: a name"))
-    assert re.findall(r'book/(\w)\.html#check-int-838-label">([^<]+)<', table_row("int-838-label", found)) == [("a", "First"), ("b", "Exercise F-3")]
+    assert re.findall(r'book/(\w)\.html#check-int-838-label">([^<]+)<', table_row("int-838-label", found)) == [
+        ("a", "First"), ("b", "Exercise F-3")]
     assert sum(n[1] for n in found.counts.values()) == 1
 
 
@@ -85,7 +87,8 @@ def test_a_row_of_no_page_tells_neither_figure_nor_note(stored):
 
 def test_counts_add_up_to_all_rows(book):
     html = "".join(page.counts(book))
-    totals = [[int(n.replace("–", "0")) for n in re.findall(r">([\d–]+)</td>", foot)] for foot in re.findall(r"<tfoot>(.*?)</tfoot>", html)]
+    feet = re.findall(r"<tfoot>(.*?)</tfoot>", html)
+    totals = [[int(n.replace("–", "0")) for n in re.findall(r">([\d–]+)</td>", foot)] for foot in feet]
     assert sum(t[0] for t in totals) == len(ledger.rows())
     for rows, checked, shown, *verdicts in totals:
         assert rows == checked + shown and checked == sum(verdicts)
@@ -135,7 +138,7 @@ def test_the_links_of_the_audit_lead_to_the_lines_that_hold_the_checks():
     assert len(links) >= len(ledger.rows())
     texts = {target: (SITE / "book/reference" / target).resolve().read_text(encoding="utf-8") for target in {t for t, _ in links}}
     for target, row_id in links:
-        line = re.search(rf'<(tr|p)[^>]* id="check-{re.escape(row_id)}".*?</\1>', texts[target], re.S)
+        line = re.search(rf'<(tr|p)[^>]* id="check-{re.escape(row_id)}".*?</\1>', texts[target], re.DOTALL)
         assert line, (target, row_id)
 
 
@@ -150,7 +153,8 @@ def tab(browser, served):
 
 
 def visible(tab):
-    return tab.evaluate("[...document.querySelectorAll('table.wl-audit tbody tr')].filter(r => r.checkVisibility()).map(r => r.id.slice(4))")
+    rows = "[...document.querySelectorAll('table.wl-audit tbody tr')]"
+    return tab.evaluate(f"{rows}.filter(r => r.checkVisibility()).map(r => r.id.slice(4))")
 
 
 @needs_site

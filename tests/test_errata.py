@@ -28,7 +28,7 @@ def formula(row_id):
 
 def test_the_table_of_errata_names_these_tests():
     table = (ROOT / "book/reference/errata.md").read_text(encoding="utf-8")
-    named = re.findall(r"\| `(test_erratum_\w+)` \|$", table, re.M)
+    named = re.findall(r"\| `(test_erratum_\w+)` \|$", table, re.MULTILINE)
     assert sorted(named) == sorted(name for name in globals() if name.startswith("test_erratum_"))
     assert all(re.match(r"\| \d{4}-\d\d-\d\d \| ", line) for line in table.splitlines() if "test_erratum_" in line)
 
@@ -38,8 +38,8 @@ def test_erratum_powers():
     assert formula("vl-tokens") == (640 // 32) ** 2 and formula("ex3-5-tokens") == (1280 // 32) ** 2
 
 
-THIRTEEN = ("we31-excess we31-backlog-60s we31-drain replay-ttft-gap replay-step-floor ex3-4-round1-x4-total jev-margin-low jev-margin-high "
-            "jev-work-bound fig-3-7-empty-at 343-gap we3-5-err-a we3-5-err-b").split()
+THIRTEEN = ("we31-excess we31-backlog-60s we31-drain replay-ttft-gap replay-step-floor ex3-4-round1-x4-total jev-margin-low "
+            "jev-margin-high jev-work-bound fig-3-7-empty-at 343-gap we3-5-err-a we3-5-err-b").split()
 
 
 @pytest.mark.parametrize("row_id", THIRTEEN)
@@ -111,7 +111,8 @@ def test_erratum_break_even_of_renting():
     dearer = {n: 8 * 2 * step.step_seconds / 3600 > rlstep.metered_dollars(step, meter) for n, step in steps.items()}
     first = min(n for n in dearer if dearer[n])
     assert all(dearer[n] == (n >= first) for n in dearer)
-    assert f"Renting is cheaper up to about {first:,} tokens, metering at every length beyond" in text("book/flop-accounting/step-by-length.ipynb")
+    said = text("book/flop-accounting/step-by-length.ipynb")
+    assert f"Renting is cheaper up to about {first:,} tokens, metering at every length beyond" in said
 
 
 def test_erratum_fit_called_a_prediction():

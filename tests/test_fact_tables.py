@@ -10,7 +10,7 @@ from workloads.tables import table
 ROOT = Path(__file__).parents[1]
 TABLES = sorted(p.stem for p in (ROOT / "lib/workloads/data").glob("*.tsv"))
 PAGES = {name: ROOT / f"book/reference/{name}.ipynb" for name in ("hardware", "models", "measurements")}
-KEYS = re.findall(r"^@\w+\{([^,\s]+)", (ROOT / "book/references.bib").read_text(encoding="utf-8"), re.M)
+KEYS = re.findall(r"^@\w+\{([^,\s]+)", (ROOT / "book/references.bib").read_text(encoding="utf-8"), re.MULTILINE)
 SOURCES = ("source", "document", "how", "torch")
 # a day, a commit, a paper's number, a version that was run
 DATED = re.compile(r"\b20\d\d-\d\d-\d\d\b|(?:@|\bat|\bgit) [0-9a-f]{7,40}\b|\barXiv \d{4}\.\d{5}\b|\b\d+\.\d+\.\d+\b")
@@ -27,7 +27,8 @@ def shown(page):
     """Lines of the tables that a page shows, as lists of cells."""
     outputs = [o for c in nbformat.read(PAGES[page], as_version=4).cells if c.cell_type == "code" for o in c.outputs]
     lines = "\n".join(o.get("data", {}).get("text/markdown", "") for o in outputs).splitlines()
-    cells = ([c.strip().replace("\\|", "|").replace("\\$", "$") for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines if line.startswith("|"))
+    cells = ([c.strip().replace("\\|", "|").replace("\\$", "$") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+             for line in lines if line.startswith("|"))
     return [[re.sub(r"^\{cite:t\}`(.+)`$", r"\1", c) for c in line] for line in cells]
 
 
@@ -53,12 +54,14 @@ def test_every_row_names_a_source(name):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_source_can_be_dated(name):
     """By a day, a commit, a version, or the entry of the bibliography that it is a key of; the book's own values are in its history."""
-    undated = [row for row in table(name) if not (DATED.search("\t".join(row.values())) or row.get("source") in KEYS or row.get("document") == "this book")]
+    undated = [row for row in table(name)
+               if not (DATED.search("\t".join(row.values())) or row.get("source") in KEYS or row.get("document") == "this book")]
     assert undated == []
 
 
 def test_a_row_without_a_date_would_be_seen():
-    assert not DATED.search("some page\tvalue 16.5\t80 GB\tread in 2026") and DATED.search("a page, seen 2026-11-29") and DATED.search("x/y @ 1370131")
+    assert not DATED.search("some page\tvalue 16.5\t80 GB\tread in 2026")
+    assert DATED.search("a page, seen 2026-11-29") and DATED.search("x/y @ 1370131")
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -97,4 +100,5 @@ def test_the_shapes_are_those_of_the_library():
     shapes = {line[0]: dict(zip(head, line)) for line in lines if len(line) == len(head)}
     for name, m in models.models().items():
         if isinstance(m, models.Model):
-            assert [int(shapes[name][c].replace(",", "")) for c in ("layers", "hidden", "heads", "vocabulary")] == [m.layers, m.hidden, m.heads, m.vocab]
+            sizes = [int(shapes[name][c].replace(",", "")) for c in ("layers", "hidden", "heads", "vocabulary")]
+            assert sizes == [m.layers, m.hidden, m.heads, m.vocab]

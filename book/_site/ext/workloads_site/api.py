@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import workloads
-import workloads.calculators  # noqa: F401 (fills the list of calculators)
+import workloads.calculators      # fills the list of calculators
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
@@ -24,7 +24,8 @@ FOLDER = "book/reference/api"
 LIBRARY = Path(workloads.__file__).parent
 LABEL = re.compile(r"(?P<label>(?:Equation|Parameters|Fields|Returns|Raises|Assumptions|Assumes|Example|Source)s?(?:,? (?:and )?[a-z]+)*"
                    r"(?: \([^()]*\))?)(?::(?= |$)|$)|(?P<verb>Raises|Returns|Assumes)(?= )")
-MARKUP = re.compile(r"``(?P<code>.+?)``|`(?P<name>[^`]+)`|(?<![\w.])(?P<data>data/\w+\.tsv)|(?<![\w^])(?P<base>[A-Za-z]|\))?_(?P<sub>\w)(?!\w)"
+MARKUP = re.compile(r"``(?P<code>.+?)``|`(?P<name>[^`]+)`|(?<![\w.])(?P<data>data/\w+\.tsv)"
+                    r"|(?<![\w^])(?P<base>[A-Za-z]|\))?_(?P<sub>\w)(?!\w)"
                     r"|\^(?P<power>-?\w+|\([^()]*\))|(?<!\w)(?P<key>[a-z]+\d+[a-z]\w*|vllm\d+)(?!\w)")
 SPECIAL = re.compile(r"[\\*_`|<>]")
 MOST_SHOWN = 8            # pages that use a name are folded beyond this
@@ -62,7 +63,8 @@ def public():
 
 def names_used(code, module=None):
     """Full names of the library that a piece of code uses (and, with its module, those of the module itself)."""
-    known = {name.rsplit(".", 1)[1]: name for name in public() if module and name.startswith(f"workloads.{module}.") and name.count(".") == 2}
+    own = [name for name in public() if module and name.startswith(f"workloads.{module}.") and name.count(".") == 2]
+    known = {name.rsplit(".", 1)[1]: name for name in own}
     for node in ast.walk(code if module is None else tree(module)):
         if isinstance(node, ast.ImportFrom):
             package = "workloads" + ("." + node.module if node.module else "") if node.level else node.module or ""
@@ -177,7 +179,8 @@ def clauses(text, names):
     one = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     if not one:
         return [((), text)]
-    start = re.compile(rf"(?:^|(?<=[;.] )|(?<=, )(?=(?:{one})(?: [^\s,;]{{1,9}})? [(=]))(?:and )?(\*{{0,2}}(?:{one})(?:(?:, | and )(?:{one})(?!\w))*)(?![\w(.=])")
+    start = re.compile(rf"(?:^|(?<=[;.] )|(?<=, )(?=(?:{one})(?: [^\s,;]{{1,9}})? [(=]))(?:and )?"
+                       rf"(\*{{0,2}}(?:{one})(?:(?:, | and )(?:{one})(?!\w))*)(?![\w(.=])")
     found, at, last = [], 0, ()
     for m in start.finditer(text):
         if text[:m.start()].count("(") == text[:m.start()].count(")"):
@@ -253,8 +256,10 @@ def _links(names, label=lambda n: f"`{n}`"):
 def module_page(module, layer):
     """Text of a module's page (MyST)."""
     users = sorted(m for m in sum(modules().values(), []) if module in imports(m))
-    about = [f"Layer: {layer}."] + [f"Imports {_links(imports(module))}."] * bool(imports(module)) + [f"Imported by {_links(users)}."] * bool(users)
-    lines = [f"(api-{module})=", f"# {module}", "", "```{eval-rst}", f".. automodule:: workloads.{module}", "   :members:", "   :member-order: bysource",
+    about = [f"Layer: {layer}."] + [f"Imports {_links(imports(module))}."] * bool(imports(module))
+    about += [f"Imported by {_links(users)}."] * bool(users)
+    lines = [f"(api-{module})=", f"# {module}", "", "```{eval-rst}", f".. automodule:: workloads.{module}", "   :members:",
+             "   :member-order: bysource",
              "   :ignore-module-all:", "```", ""]
     return "\n".join([*lines, "## Place in the library", "", " ".join(about), ""])
 
@@ -263,9 +268,10 @@ def index_page():
     """Text of the index (MyST): the modules by layer."""
     docs = {m: ast.get_docstring(tree(m)) or "" for those in modules().values() for m in those}
     library = (workloads.__doc__ or "").split("\n\n")
-    lines = ["(api)=", "# The library", "", f"**{markdown(' '.join(library[0].split()))}**", "", markdown(" ".join("\n\n".join(library[1:]).split())), "",
-             "Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that names the "
-             "argument, its unit and its value. Every entry tells where the book uses it.", ""]
+    lines = ["(api)=", "# The library", "", f"**{markdown(' '.join(library[0].split()))}**", "",
+             markdown(" ".join("\n\n".join(library[1:]).split())), "",
+             "Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that "
+             "names the argument, its unit and its value. Every entry tells where the book uses it.", ""]
     for layer, those in modules().items():
         count = sum(name.split(".")[1] in those and name.count(".") == 2 for name in public())
         lines += [f"## {layer.capitalize()}", "", f"{len(those)} modules, {count} functions and classes." if len(those) > 1 else
@@ -297,7 +303,8 @@ def write_pages(app, config):
 # ------------------------------------------------------------------------------------------------------------------------------- Sphinx
 def gather(app, env, added, changed, removed):
     """What the entries need of the other pages; where it changed, the entries are read again."""
-    keys = {key for bib in app.config.bibtex_bibfiles for key in re.findall(r"^@\w+\{([^,\s]+)", (Path(app.srcdir) / bib).read_text(encoding="utf-8"), re.M)}
+    bibliographies = [(Path(app.srcdir) / bib).read_text(encoding="utf-8") for bib in app.config.bibtex_bibfiles]
+    keys = {key for text in bibliographies for key in re.findall(r"^@\w+\{([^,\s]+)", text, re.MULTILINE)}
     tables = {name for doc in env.found_docs if doc.startswith("book/reference/") and (path := Path(app.srcdir) / f"{doc}.ipynb").exists()
               for name in re.findall(r"\(table-(\w+)\)=", path.read_text(encoding="utf-8"))}
     app.workloads_api = {"keys": keys, "tables": tables, "pages": pages_using(app)}
@@ -323,7 +330,8 @@ def _calculator(app, name):
             title = f":doc:`{plain(c.title)} </book/calculators>`" if "book/calculators" in app.env.found_docs else plain(c.title)
             yield from [f"**Calculator** {title}: {plain(c.question)} It takes its arguments by name, and knows their defaults.", ""]
             yield from ["**Parameters**", ""]
-            yield from [f"- ``{i.name}``: {plain(i.label)}{f' ({plain(i.unit)})' if i.unit else ''}, {i.kind} *(default* ``{i.default!r}``\\ *)*"
+            yield from [f"- ``{i.name}``: {plain(i.label)}{f' ({plain(i.unit)})' if i.unit else ''}, {i.kind} "
+                        f"*(default* ``{i.default!r}``\\ *)*"
                         for i in c.inputs]
             yield ""
 

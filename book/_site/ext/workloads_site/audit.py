@@ -1,7 +1,7 @@
-"""The audit on the site: all rows of the ledger with what the pages computed, the differences from print, and a place to land for each check.
+"""The audit on the site: all rows of the ledger with what the pages computed, the differences from print, a place for each check.
 
-``{audit} counts`` numbers of rows by section, ``{audit} rows`` all rows with a filter, ``{audit} differences`` what does not follow, with its
-corrections, ``{audit} totals`` one sentence. All of it is read from the outputs that the notebooks store, by the functions of audit.py.
+``{audit} counts`` numbers of rows by section, ``{audit} rows`` all rows with a filter, ``{audit} differences`` what does not follow, with
+its corrections, ``{audit} totals`` one sentence. All of it is read from the outputs that the notebooks store, by the functions of audit.py.
 """
 
 import re
@@ -22,7 +22,7 @@ from .exercises import GROUPS
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
 sys.path.insert(0, str(SITE))
-import audit  # noqa: E402
+import audit
 
 LEDGER = Path(ledger.__file__).with_name("data") / "ledger.json"
 ROLES = {"derived": "derived", "given": "input", "measured": "measurement", "exercise": "exercise", "corrected": "correction",
@@ -59,12 +59,13 @@ class Stored:
     def links(self, row, here):
         """The pages of a row, each linked to the line that holds it."""
         pages = dict.fromkeys(line["page"] for line in self.by_id.get(row.id, ()))
-        return ", ".join(f'<a href="{here}{Path(p).with_suffix(".html").as_posix()}#check-{row.id}">{escape(self.names[p])}</a>' for p in pages)
+        href = lambda p: f'{here}{Path(p).with_suffix(".html").as_posix()}#check-{row.id}'
+        return ", ".join(f'<a href="{href(p)}">{escape(self.names[p])}</a>' for p in pages)
 
 
 def _name(nb):
     """A short name of a page: the number of its section or exercise, else its title up to a colon."""
-    title = re.search(r"^# (.*)", nb.cells[0].source, re.M)[1]
+    title = re.search(r"^# (.*)", nb.cells[0].source, re.MULTILINE)[1]
     return (re.match(r"Exercise [\w-]+|\d[\d.]*\d", title) or [title.partition(":")[0]])[0]
 
 
@@ -86,7 +87,7 @@ def heading(section):
     return SECTIONS.get(section, f"Section {section}" if section[:2] == "3." else section)
 
 
-# -------------------------------------------------------------------------------------------------------------------------------- HTML parts
+# ------------------------------------------------------------------------------------------------------------------------ HTML parts
 def _table(name, caption, heads, lines, foot=""):
     head = "".join(f'<th scope="col">{h}</th>' for h in heads)
     foot = foot and f"<tfoot>{foot}</tfoot>"
@@ -113,7 +114,8 @@ def counts(stored):
     heads = ["Section", "rows", "checked", "shown", *KINDS.values()]
     for document, title, names in documents():
         numbers = {s: [*stored.counts[document, s][:3], *tally(audit.sections()[document, s])] for s in names}
-        lines = [line(f'<a href="#{nodes.make_id(f"{document}-{s}")}">{escape(heading(s).removeprefix("Section "))}</a>', n) for s, n in numbers.items()]
+        link = lambda s: f'<a href="#{nodes.make_id(f"{document}-{s}")}">{escape(heading(s).removeprefix("Section "))}</a>'
+        lines = [line(link(s), n) for s, n in numbers.items()]
         yield _table("wl-counts", f"{title}: rows and verdicts by section", heads, lines, line("All", map(sum, zip(*numbers.values()))))
 
 
@@ -142,7 +144,8 @@ def rows(stored, here):
 
 def _select(name, label, options):
     options = "".join(f"<option>{escape(o)}</option>" for o in dict.fromkeys(options))
-    return f'<div><label for="wl-{name}">{label}</label><select id="wl-{name}" name="{name}"><option value="">all</option>{options}</select></div>'
+    choice = f'<select id="wl-{name}" name="{name}"><option value="">all</option>{options}</select>'
+    return f'<div><label for="wl-{name}">{label}</label>{choice}</div>'
 
 
 def form(stored):
@@ -180,7 +183,8 @@ def differences(stored, here):
 
 def _reasons(caption, found, stored, here):
     heads = ["Figure or statement", "printed", "computed", "why", "page"]
-    lines = [f'<tr><th scope="row">{escape(r.what)}</th><td>{escape(r.printed or "–")}</td><td>{escape(stored.computed(r) or "in words")}</td>'
+    lines = [f'<tr><th scope="row">{escape(r.what)}</th><td>{escape(r.printed or "–")}</td>'
+             f'<td>{escape(stored.computed(r) or "in words")}</td>'
              f"<td>{escape(r.note)}</td><td>{stored.links(r, here)}</td></tr>" for r in found]
     return _table("wl-audit wl-reasons", escape(caption), heads, lines)
 

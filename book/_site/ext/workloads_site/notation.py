@@ -17,14 +17,16 @@ from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).parents[4]
 TABLE = ROOT / "book/reference/notation.tsv"
-GROUPS = {"ground": "The ground", "flop": "FLOP Accounting", "3.1": "3.0 and 3.1", "3.2": "3.2", "3.3": "3.3", "3.4": "3.4", "3.5": "3.5", "3.6": "3.6"}
+GROUPS = {"ground": "The ground", "flop": "FLOP Accounting", "3.1": "3.0 and 3.1", "3.2": "3.2", "3.3": "3.3", "3.4": "3.4",
+          "3.5": "3.5", "3.6": "3.6"}
 RESTATE = ("book/workloads/3-7-fallacies", "book/workloads/3-9-summary")     # formulas of all chapters, each with the letters of its own
 GREEK = ("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega ell "
          "Gamma Theta Lambda Xi Pi Sigma Phi Psi Omega").split()
 LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") | set(GREEK)
 INDEX = re.compile(r"(?:[ijkdt]|\d)*(?:[+-]1)?")
 SUBSCRIPT = re.compile(r"_\s*(?:\\(?:text|mathrm)\s*\{([^{}]*)\}|\{((?:[^{}]|\{[^{}]*\})*)\}|(\\[A-Za-z]+|[A-Za-z0-9]))")
-SYMBOL = re.compile(r"(\\Delta(?:\{\})?\s*)?(\\(?:bar|mathcal)\s*\{?)?(\\(?:" + "|".join(GREEK) + r")(?![A-Za-z])|[A-Za-z])\}?(?:⟨([^⟩]*)⟩)?")
+SYMBOL = re.compile(r"(\\Delta(?:\{\})?\s*)?(\\(?:bar|mathcal)\s*\{?)?"
+                    r"(\\(?:" + "|".join(GREEK) + r")(?![A-Za-z])|[A-Za-z])\}?(?:⟨([^⟩]*)⟩)?")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _sympy(name):
 
 
 def _maths(text):
-    for match in re.finditer(r"\$\$(.+?)\$\$|(?<![\\$\w])\$([^$\n]+?)(?<![\\ ])\$(?!\d)", text, re.S):
+    for match in re.finditer(r"\$\$(.+?)\$\$|(?<![\\$\w])\$([^$\n]+?)(?<![\\ ])\$(?!\d)", text, re.DOTALL):
         yield match[1] or match[2]
 
 
@@ -106,8 +108,9 @@ def used(page):
         if cell.cell_type == "markdown":
             found |= {s for tex in _maths(cell.source) for s in symbols(tex)}
         elif cell.cell_type == "code":
-            tree = ast.parse(re.sub(r"^\s*[%!].*$", "", cell.source, flags=re.M))
-            found |= {s for text in _strings(tree) if "$" in text for tex in _maths(text) for s in symbols(tex) if "\\" in tex or len(tex) < 20}
+            tree = ast.parse(re.sub(r"^\s*[%!].*$", "", cell.source, flags=re.MULTILINE))
+            found |= {s for text in _strings(tree) if "$" in text for tex in _maths(text) for s in symbols(tex)
+                      if "\\" in tex or len(tex) < 20}
             for call in ast.walk(tree):
                 if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in ("symbols", "Symbol") and call.args:
                     found |= {s for text in _strings(call.args[0])
@@ -131,7 +134,7 @@ def pages():
 
 
 def listed(name, group):
-    """The row of a symbol in a group: its own; else of the letter with another running index; else of the bare letter, if that is an index."""
+    """The row of a symbol in a group: its own; else the letter's with another running index; else the bare letter's, an index."""
     known = {row.key: row for row in rows() if group in row.groups}
     base, _, subscript = name.partition("_")
     plain = base.removeprefix("bar ")
