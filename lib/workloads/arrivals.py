@@ -33,7 +33,10 @@ class Window:
 
 
 def mix_mean(window, of):
-    """Mean of ``of(request)`` over the mix of a window, exact where its values are whole (a Fraction).
+    """Mean of ``of(request)`` over the mix of a window (in its unit), exact where its values are whole (a Fraction).
+
+    Equation: sum of weight x of(request) / sum of weights.
+    Parameters: window, a Window; of, a function of a Request.
 
     >>> print(mix_mean(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))), lambda r: r.new))
     37376/5
@@ -42,7 +45,9 @@ def mix_mean(window, of):
 
 
 def input_rate(window):
-    """New input tokens that arrive per second in a window: rate times mean P (tokens/s).
+    """New input tokens that arrive per second in a window (tokens/s).
+
+    Equation: rate x mean P.
 
     >>> input_rate(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))))
     29900.8
@@ -51,7 +56,9 @@ def input_rate(window):
 
 
 def step_rate(window):
-    """Decode steps that arrive per second in a window: rate times mean (G - 1) (request steps/s).
+    """Decode steps that arrive per second in a window (request steps/s).
+
+    Equation: rate x mean (G - 1).
 
     >>> step_rate(Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9))))
     7471.2
@@ -62,6 +69,9 @@ def step_rate(window):
 def mean_step_context(window):
     """Mean context over all decode steps of a window (tokens): each request counts with its number of steps.
 
+    Equation: mean of (G - 1) x (mean context of the request) / mean of (G - 1).
+    Raises: ValueError for a mix without a decode step.
+
     >>> round(mean_step_context(Window(120, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 1)))), 2)
     2741.77
     """
@@ -70,7 +80,10 @@ def mean_step_context(window):
 
 
 def overall_mean(windows, of):
-    """Mean of ``of(request)`` over all requests of several windows: each window counts with its number of requests.
+    """Mean of ``of(request)`` over all requests of several windows (in its unit): each window counts with its number of requests.
+
+    Equation: sum of rate x seconds x mean / sum of rate x seconds.
+    Parameters: windows; of, a function of a Request.
 
     >>> first = Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1)))
     >>> second = Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9)))
@@ -90,7 +103,10 @@ class Arrival(NamedTuple):
 
 
 def uniform_times(rate, seconds, start=0):
-    """Arrival times at equal distances 1/rate, the first at ``start`` (s): rate x seconds of them, rounded.
+    """Arrival times at equal distances (s), the first at ``start``: rate x seconds of them, rounded.
+
+    Equation: t_i = start + i / rate.
+    Parameters: rate (requests/s); seconds, length of the span; start (s).
 
     >>> uniform_times(4, 1)
     [0.0, 0.25, 0.5, 0.75]
@@ -101,7 +117,9 @@ def uniform_times(rate, seconds, start=0):
 
 
 def poisson_times(rate, seconds, seed, start=0):
-    """Arrival times of a Poisson process (s): independent exponential gaps of mean 1/rate; gaps vary as much as their mean.
+    """Arrival times of a Poisson process (s): independent exponential gaps of mean 1/rate, which vary as much as their mean.
+
+    Parameters: rate (requests/s); seconds, length of the span; seed of the draws; start (s).
 
     >>> 3800 < len(poisson_times(4, 1000, seed=1)) < 4200
     True
@@ -110,10 +128,12 @@ def poisson_times(rate, seconds, seed, start=0):
 
 
 def gamma_times(rate, cv, seconds, seed, start=0):
-    """Arrival times with independent Gamma gaps of mean 1/rate and coefficient of variation ``cv`` (s).
+    """Arrival times with independent Gamma gaps of mean 1/rate (s), after a gap at the start.
 
-    cv = 1 is the Poisson process; above 1 the arrivals cluster, as production traces do; below 1 they are more even.
-    Shape 1/cv^2, scale cv^2/rate. Starts with a gap, not with an arrival. Source of the shape: wang2025burstgpt, xiang2025servegen.
+    Equation: gaps of shape 1/cv^2 and scale cv^2/rate.
+    Parameters: rate (requests/s); cv, coefficient of variation of the gaps: 1 is the Poisson process, above it arrivals cluster, as in
+    production traces, below it they are more even; seconds, length of the span; seed of the draws; start (s).
+    Source: wang2025burstgpt, xiang2025servegen, for the shape.
 
     >>> 1.8 < gap_cv(gamma_times(4, 2, 10000, seed=1)) < 2.2
     True
@@ -126,9 +146,11 @@ def gamma_times(rate, cv, seconds, seed, start=0):
 
 
 def on_off_times(rate, on, off, seconds, seed=None, start=0):
-    """Arrival times of a source that sends at ``rate`` for ``on`` seconds, is silent for ``off``, and so on (s).
+    """Arrival times of a source that sends for a spell, is silent for another, and so on (s).
 
-    With a seed each spell is Poisson, without one it is evenly spaced. Mean rate over whole periods: rate on/(on + off).
+    Equation: mean rate over whole periods = rate x on/(on + off).
+    Parameters: rate while it sends (requests/s); on, off: lengths of the spells (s); seconds, length of the span; seed: with one each
+    spell is Poisson, without one evenly spaced; start (s).
 
     >>> on_off_times(2, on=1, off=2, seconds=5)
     [0.0, 0.5, 3.0, 3.5]
@@ -144,7 +166,9 @@ def on_off_times(rate, on, off, seconds, seed=None, start=0):
 
 
 def replayed_times(times):
-    """A recorded list of arrival times (s), checked: finite, not negative, in order.
+    """A recorded list of arrival times (s), checked.
+
+    Raises: ValueError for a time that is not finite, negative or before its predecessor.
 
     >>> replayed_times([0, 0.25, 0.25])
     [0, 0.25, 0.25]
@@ -159,7 +183,8 @@ def replayed_times(times):
 def interleaved(windows):
     """Arrivals of several windows in a row, evenly spaced, types in turn by their weights: exact counts, no randomness.
 
-    A mix of weights 9 and 1 gives nine of the first type, then one of the second, and again.
+    Parameters: windows, each with a mix: weights 9 and 1 give nine of the first type, then one of the second, and again.
+    Returns: list of Arrival.
 
     >>> a, b = Request(8192, 256), Request(1024, 2048)
     >>> [x.request is a for x in interleaved([Window(1, 4, ((a, 3), (b, 1)))])]
@@ -177,7 +202,9 @@ def interleaved(windows):
 def sampled(window, times, seed, client=""):
     """Arrivals at the given times with types drawn from the mix of the window, whole requests at a time.
 
-    The types have a stream of their own: the seed of the times may be used again without tying long requests to long gaps.
+    Parameters: window; times (s); seed of the draws: the types have a stream of their own, so the seed of the times may be used again
+    without tying long requests to long gaps; client, name of the sender.
+    Returns: list of Arrival.
 
     >>> mix = ((Request(8192, 256), 9), (Request(1024, 2048), 1))
     >>> 870 < sum(x.request.new == 8192 for x in sampled(Window(60, 4, mix), [0.0] * 1000, seed=1)) < 930
@@ -210,7 +237,10 @@ def client_arrivals(clients, seconds, seed):
 
     Each client is generated apart, with its own rate, burstiness and mix, and the streams are superposed: the overall mix then
     shifts with the composition of clients even where no client changes its shape. A client of rate 0 is silent.
-    Source: the composition by client follows xiang2025servegen.
+
+    Parameters: clients; seconds, length of each window (s); seed of the draws.
+    Returns: list of Arrival.
+    Source: xiang2025servegen, for the composition by client.
 
     >>> chat = Client("chat", ((Request(500, 300), 1),), rates=(1.0, 2.0))
     >>> [a.client for a in client_arrivals([chat], 60, seed=1)][:2]
@@ -228,8 +258,9 @@ def client_arrivals(clients, seconds, seed):
 def windows_of(clients, seconds):
     """The windows that a set of clients adds up to: rates summed, mixes weighted by the clients' rates.
 
-    Rates count as the decimals they are written as, so the weights come out whole. Raises ValueError where clients differ in the number
-    of windows, or all are silent in one.
+    Parameters: clients; seconds, length of each window (s). Rates count as the decimals they are written as, so the weights come out whole.
+    Returns: list of Window.
+    Raises: ValueError where clients differ in the number of windows, or all are silent in one.
 
     >>> a, b = Request(8192, 256), Request(1024, 2048)
     >>> docs, essays = Client("docs", ((a, 1),), (3.6, 0.4)), Client("essays", ((b, 1),), (0.4, 3.6))
@@ -247,7 +278,10 @@ def windows_of(clients, seconds):
 
 
 def gap_cv(times):
-    """Coefficient of variation of the gaps between arrivals: standard deviation over mean; 0 even, 1 Poisson, above 1 bursty.
+    """Coefficient of variation of the gaps between arrivals (a ratio): 0 even, 1 Poisson, above 1 bursty.
+
+    Equation: standard deviation of the gaps / their mean.
+    Raises: ValueError for fewer than three arrivals, or all at one time.
 
     >>> gap_cv([0, 1, 2, 3]), round(gap_cv([0, 0, 0, 3]), 3)
     (0.0, 1.414)
@@ -260,7 +294,9 @@ def gap_cv(times):
 
 
 def counts(times, seconds, bins):
-    """Arrivals in each of ``bins`` equal parts of [0, seconds).
+    """Arrivals (count) in each of ``bins`` equal parts of [0, seconds).
+
+    Parameters: times (s), those outside are left out; seconds, length of the span; bins, how many parts.
 
     >>> counts([0, 0.25, 1.5], seconds=2, bins=2)
     [2, 1]

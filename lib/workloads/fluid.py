@@ -26,11 +26,13 @@ class Piece:
 
 
 def decode_rate(card, model, batch, past, cards=1, mfu=1, mbu=1):
-    """Highest rate at which cards, each with a whole copy of the model, do decode work (request steps/s): cards x batch / step time.
+    """Highest rate at which cards, each with a whole copy of the model, do decode work (request steps/s).
 
-    The step time is the roofline of one step of ``batch`` sequences with ``past`` tokens each: FLOPs against the card's dense BF16 peak,
-    bytes (weights, KV read and written, embedding rows) against its bandwidth. A lower bound of time, so with mfu = mbu = 1 an upper
-    bound of the rate. ``past`` may be a mean: both counts are linear in it. Whether so many sequences fit is `memory.sequences_that_fit`.
+    Equation: cards x batch / roofline seconds of one step: FLOPs against the card's dense BF16 peak, bytes (weights, KV read and written,
+    embedding rows) against its bandwidth.
+    Parameters: card, an Accelerator; model, a Model; batch, sequences of a step; past, tokens of each (a mean will do: both counts are
+    linear in it); cards; mfu, mbu in (0, 1].
+    Assumptions: with mfu = mbu = 1 an upper bound of the rate. Whether so many sequences fit is `memory.sequences_that_fit`.
 
     >>> from workloads.hardware import accelerator
     >>> from workloads.models import model
@@ -43,9 +45,11 @@ def decode_rate(card, model, batch, past, cards=1, mfu=1, mbu=1):
 
 
 def next_backlog(backlog, arrived, served):
-    """Backlog at the end of a window (work): Q_{k+1} = max(0, Q_k + A_k - mu_k dt), with A_k = ``arrived`` and mu_k dt = ``served``.
+    """Backlog at the end of a window (work).
 
-    Exact for constant rates within the window. The maximum is why capacity left over in one window is lost for the next.
+    Equation: Q_(k+1) = max(0, Q_k + A_k - mu_k dt). The maximum is why capacity left over in one window is lost for the next.
+    Parameters: backlog Q_k; arrived A_k; served mu_k dt, what capacity allows (work).
+    Assumptions: constant rates within the window; then it is exact.
 
     >>> next_backlog(0, 104, 335), next_backlog(0, 448, 335)
     (0, 113)
@@ -55,7 +59,10 @@ def next_backlog(backlog, arrived, served):
 
 
 def burst_backlog(arrival_rate, service_rate, seconds):
-    """Backlog after a burst that meets an empty queue (work): max(0, lambda_w - mu) tau.
+    """Backlog after a burst that meets an empty queue (work).
+
+    Equation: max(0, lambda_w - mu) x tau.
+    Parameters: arrival_rate lambda_w, service_rate mu (work/s); seconds tau (s).
 
     >>> burst_backlog(7, 5, 30), burst_backlog(5, 7, 30)
     (60, 0)
@@ -65,7 +72,11 @@ def burst_backlog(arrival_rate, service_rate, seconds):
 
 
 def drain_seconds(backlog, service_rate, arrival_rate=0):
-    """Time until a backlog is gone (s): Q/(mu - lambda_w). Raises ValueError where the queue does not shrink.
+    """Time until a backlog is gone (s).
+
+    Equation: Q/(mu - lambda_w); 0 without a backlog.
+    Parameters: backlog Q (work); service_rate mu, arrival_rate lambda_w (work/s).
+    Raises: ValueError where the queue does not shrink.
 
     >>> round(drain_seconds(56376, 5592), 2), drain_seconds(0, 5, arrival_rate=9)
     (10.08, 0.0)
@@ -80,7 +91,9 @@ def drain_seconds(backlog, service_rate, arrival_rate=0):
 def backlog_path(pieces, start=0):
     """Corner points (s, work) of the backlog over time: every boundary of a piece, and every instant at which the queue empties.
 
-    Between two corners the backlog is a straight line. ``start`` is the backlog at time 0.
+    Between two corners the backlog is a straight line.
+
+    Parameters: pieces, in order of time; start, the backlog at time 0 (work).
 
     >>> backlog_path([Piece(60, 1, 3), Piece(60, 5, 3), Piece(90, 0, 3)])
     [(0, 0), (60, 0), (120, 120), (160.0, 0), (210, 0)]
@@ -97,7 +110,9 @@ def backlog_path(pieces, start=0):
 
 
 def path_until_empty(pieces, service_rate, start=0):
-    """The backlog's path with one more corner: after the last piece nothing arrives and the rest drains at ``service_rate`` (work/s).
+    """The backlog's path (s, work) with one more corner: after the last piece nothing arrives and the rest drains.
+
+    Parameters: pieces, start as in `backlog_path`; service_rate after the last piece (work/s).
 
     >>> path_until_empty([Piece(60, 5, 3)], service_rate=3)
     [(0, 0), (60, 120), (100.0, 0)]
@@ -109,7 +124,10 @@ def path_until_empty(pieces, service_rate, start=0):
 
 
 def backlog_at(path, time):
-    """Backlog at an instant of the path (work), by linear interpolation. Raises ValueError outside the path.
+    """Backlog at an instant of the path (work), by linear interpolation.
+
+    Parameters: path, corners (s, work); time (s).
+    Raises: ValueError outside the path.
 
     >>> backlog_at([(0, 0), (60, 0), (120, 120), (160, 0)], 130)
     90.0
@@ -133,6 +151,8 @@ def peak(path):
 def backlog_area(path):
     """Integral of the backlog over time (work s). Divided by the work that arrived it is the mean delay of that work: Little's law.
 
+    Equation: sum over the pieces of the path of seconds x (backlog at its start + backlog at its end) / 2.
+
     >>> backlog_area([(0, 0), (60, 0), (120, 120), (160, 0)])
     6000.0
     """
@@ -140,9 +160,11 @@ def backlog_area(path):
 
 
 def work(pieces, start=0):
-    """Work that arrived, was served and is left over (work), with what was there at the start: start + arrived = served + left.
+    """Work that arrived, was served and is left over (work).
 
-    Served work is counted on its own, as busy capacity: mu while there is a backlog, the smaller of the two rates while there is none.
+    Equation: start + arrived = served + left. Served work is counted on its own, as busy capacity: mu while there is a backlog, the
+    smaller of the two rates while there is none.
+    Parameters: pieces; start, the backlog at time 0 (work).
 
     >>> work([Piece(60, 1, 3), Piece(60, 5, 3)])
     (360, 240.0, 120)
@@ -165,7 +187,8 @@ def _seconds_until_empty(piece, backlog):
 def delay_at(pieces, time, service_rate, start=0):
     """How long work that arrives at an instant waits before it is reached, first come first served (s).
 
-    The backlog it finds is worked off at the rates of the rest of the pieces, and at ``service_rate`` (work/s) after the last.
+    Parameters: pieces; time, the instant (s); service_rate after the last piece (work/s); start, the backlog at time 0 (work). The
+    backlog that it finds is worked off at the rates of the rest of the pieces.
 
     >>> delay_at([Piece(60, 5, 3)], 60, service_rate=3)
     40.0
@@ -183,9 +206,10 @@ def delay_at(pieces, time, service_rate, start=0):
 
 
 def decode_pieces(windows, service_rate):
-    """The pieces of a load's decode work: each window with its arriving decode steps, all served at ``service_rate`` (steps/s).
+    """The pieces of a load's decode work (steps/s): each window with its arriving decode steps.
 
-    ``service_rate`` is one rate for all windows, or a list of one rate a window. Raises ValueError where the list has another length.
+    Parameters: windows; service_rate (steps/s), one for all windows, or a list of one a window.
+    Raises: ValueError where the list has another length.
 
     >>> from workloads.arrivals import Window
     >>> from workloads.requests import Request

@@ -16,7 +16,11 @@ def _interval(start, end, names):
 
 
 def ttft(arrival, first):
-    """Time to first token (s): T_TTFT = t_1 - t_a.
+    """Time to first token (s).
+
+    Equation: T_TTFT = t_1 - t_a.
+    Parameters: arrival t_a, first t_1, when the first token is returned (s).
+    Raises: ValueError for a first token before the arrival.
 
     >>> ttft(2.0, 2.75)
     0.75
@@ -25,7 +29,11 @@ def ttft(arrival, first):
 
 
 def request_seconds(arrival, last):
-    """Time of the whole request (s): T_request = t_G - t_a.
+    """Time of the whole request (s).
+
+    Equation: T_request = t_G - t_a.
+    Parameters: arrival t_a, last t_G, when the last token is returned (s).
+    Raises: ValueError for a last token before the arrival.
 
     >>> request_seconds(2.0, 6.75)
     4.75
@@ -34,9 +42,11 @@ def request_seconds(arrival, last):
 
 
 def mean_token_interval(first, last, output):
-    """Mean time between returned tokens (s/token): (t_G - t_1)/(G - 1).
+    """Mean time between returned tokens (s/token).
 
-    Raises ValueError at G = 1: a single token has no interval, and 0 would be a false pace.
+    Equation: (t_G - t_1)/(G - 1).
+    Parameters: first t_1, last t_G (s); output G (tokens).
+    Raises: ValueError at G = 1: a single token has no interval, and 0 would be a false pace.
 
     >>> mean_token_interval(2.75, 6.75, 5)
     1.0
@@ -100,6 +110,8 @@ def _in_order(chunks):
 def chunk_intervals(chunks):
     """Times between successive chunks (s): what a reader of the stream feels; one fewer than there are chunks.
 
+    Raises: ValueError for no chunk, or chunks out of order.
+
     >>> chunk_intervals([Chunk(1.0, 1), Chunk(1.5, 8), Chunk(2.5, 8)])
     [0.5, 1.0]
     """
@@ -108,10 +120,11 @@ def chunk_intervals(chunks):
 
 
 def time_of_token(chunks, index):
-    """Time at which the token of this number, counted from 1, has reached the client (s).
+    """Time at which a token has reached the client (s).
 
-    With ``hidden`` reasoning tokens before the answer, token 1 is the first internal one and token hidden + 1 the first visible one.
-    Raises ValueError if the stream ends before that token.
+    Parameters: chunks in order of time; index of the token, from 1. Behind h hidden reasoning tokens, token 1 is the first internal
+    one and token h + 1 the first visible one.
+    Raises: ValueError if the stream ends before that token.
 
     >>> time_of_token([Chunk(1.0, 1), Chunk(1.5, 8), Chunk(2.5, 8)], 10)
     2.5
@@ -126,9 +139,11 @@ def time_of_token(chunks, index):
 
 
 def rank(count, q):
-    """Nearest rank of the q-quantile among ``count`` sorted observations, counted from 1: ceil(q count).
+    """Nearest rank of the q-quantile among sorted observations, counted from 1.
 
-    q is taken as the decimal it is written as, so 0.95 of 480 is 456 exactly and no rounding error can push it to 457.
+    Equation: ceil(q count).
+    Parameters: count of observations; q in (0, 1], taken as the decimal it is written as: 0.95 of 480 is 456 exactly, and no rounding
+    error can push it to 457.
 
     >>> rank(4, 0.95), rank(480, 0.95), rank(100, 0.07)
     (4, 456, 7)
@@ -138,7 +153,9 @@ def rank(count, q):
 
 
 def nearest_rank(values, q):
-    """The q-quantile of the values by nearest rank: always one of the values, never between two.
+    """The q-quantile of the values by nearest rank (in their unit): always one of the values, never between two.
+
+    Parameters: values, at least one; q in (0, 1], see `rank`.
 
     >>> nearest_rank([3.0, 1.0, 9.0, 2.0], 0.95), nearest_rank([3.0, 1.0, 9.0, 2.0], 0.5)
     (9.0, 2.0)
@@ -163,6 +180,8 @@ class Objectives:
 def meets(events, objectives):
     """Whether a request keeps every deadline; a pace is not asked of a request with a single token.
 
+    Parameters: events, the request's Events; objectives, Objectives.
+
     >>> meets(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9), Objectives(ttft=2.5, token_interval=0.2))
     False
     """
@@ -176,8 +195,10 @@ def meets(events, objectives):
 def goodput(requests, objectives, seconds, accepted=None):
     """Requests per second that keep every deadline and pass the quality check (requests/s).
 
-    goodput = #{requests that meet the objectives and are accepted} / span. ``accepted`` tells of each request whether its result
-    passed; without it every finished request counts as passed. Late and wrong results count as nothing, not as a part.
+    Equation: number of requests that meet the objectives and are accepted / seconds.
+    Parameters: requests, their Events; objectives; seconds, the span (s); accepted: of each request, whether its result passed; without
+    it every finished request counts as passed.
+    Assumptions: late and wrong results count as nothing, not as a part.
 
     >>> goodput([Events(0, 0, 0, 1, 1, 2, 5), Events(0, 3, 3, 4, 4, 5, 5)], Objectives(ttft=2), seconds=10)
     0.1
@@ -190,7 +211,10 @@ def goodput(requests, objectives, seconds, accepted=None):
 
 
 def state_area(segments):
-    """State held over time (byte s): A_M = integral of M(t) dt, here the sum of bytes times seconds over constant segments.
+    """State held over time (byte s).
+
+    Equation: A_M = integral of M(t) dt, here the sum of bytes x seconds over constant segments.
+    Parameters: segments, pairs of bytes held and seconds.
 
     >>> state_area([(2**30, 10)]) / 2**30
     10.0
@@ -199,9 +223,11 @@ def state_area(segments):
 
 
 def little_occupancy(rate, seconds, each=1):
-    """Mean amount present in steady state: lambda tau M_0 (requests if each = 1, bytes if each is bytes per request).
+    """Mean amount present in steady state (requests if each = 1, bytes if each is bytes per request): Little's law.
 
-    Little's law: it holds for any arrival process and any order of service, for long-run means of a system that is stable.
+    Equation: lambda x tau x M_0.
+    Parameters: rate lambda (1/s); seconds tau, mean stay (s); each M_0.
+    Assumptions: any arrival process, any order of service; long-run means of a system that is stable.
 
     >>> little_occupancy(2, 10), little_occupancy(2, 10, each=2**30) / 2**30
     (20, 20.0)

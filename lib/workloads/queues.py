@@ -10,7 +10,10 @@ from .domain import finite, nonnegative, positive, whole
 
 
 def utilization(arrival_rate, mean_service):
-    """Share of time a server is busy: rho = lambda E[S] (dimensionless).
+    """Share of time a server is busy (a ratio).
+
+    Equation: rho = lambda x E[S].
+    Parameters: arrival_rate lambda (1/s); mean_service E[S] (s).
 
     >>> utilization(4, 0.125)
     0.5
@@ -25,12 +28,13 @@ def _stable(arrival_rate, mean_service):
 
 
 def mg1_wait(arrival_rate, mean_service, service_scv):
-    """Mean wait before service in M/G/1 (s), Pollaczek and Khinchine: rho/(1 - rho) (1 + c_S^2)/2 E[S].
+    """Mean wait before service in M/G/1 (s), after Pollaczek and Khinchine.
 
-    Parameters: arrival_rate lambda (1/s), mean_service E[S] (s), service_scv c_S^2 = Var S / E[S]^2 (0 for fixed, 1 for exponential).
-    Assumes Poisson arrivals, one server, independent service times, first come first served. Raises ValueError at rho >= 1.
-
-    Source: Pollaczek 1930, Khinchine 1932; kleinrock1975queueing.
+    Equation: rho/(1 - rho) x (1 + c_S^2)/2 x E[S].
+    Parameters: arrival_rate lambda (1/s); mean_service E[S] (s); service_scv c_S^2 = Var S / E[S]^2, 0 for fixed, 1 for exponential.
+    Assumptions: Poisson arrivals, one server, independent service times, first come first served.
+    Raises: ValueError at rho >= 1.
+    Source: kleinrock1975queueing.
 
     >>> mg1_wait(4, 0.125, 0), mg1_wait(4, 0.125, 1)
     (0.0625, 0.125)
@@ -40,7 +44,10 @@ def mg1_wait(arrival_rate, mean_service, service_scv):
 
 
 def md1_wait(arrival_rate, service):
-    """Mean wait before service in M/D/1 (s): rho/(2 (1 - rho)) S. M/G/1 with service times that never vary.
+    """Mean wait before service in M/D/1 (s): M/G/1 with service times that never vary.
+
+    Equation: rho/(2 (1 - rho)) x S.
+    Parameters: arrival_rate (1/s); service S (s). Assumptions, raises: as in `mg1_wait`.
 
     >>> md1_wait(4, 0.125)
     0.0625
@@ -49,11 +56,13 @@ def md1_wait(arrival_rate, service):
 
 
 def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
-    """Mean wait in G/G/1 by Kingman's approximation (s): rho/(1 - rho) (c_A^2 + c_S^2)/2 E[S].
+    """Mean wait in G/G/1 by Kingman's approximation (s).
 
-    Exact for Poisson arrivals (c_A^2 = 1); otherwise best near rho = 1, for arrivals whose gaps are independent of each other. It knows the
-    spread of the gaps and not their order: where a busy minute follows a quiet one the wait is a different one altogether.
-
+    Equation: rho/(1 - rho) x (c_A^2 + c_S^2)/2 x E[S].
+    Parameters: arrival_rate (1/s); mean_service E[S] (s); arrival_scv c_A^2, service_scv c_S^2: variance over squared mean.
+    Assumptions: exact for Poisson arrivals (c_A^2 = 1); otherwise best near rho = 1, for gaps that are independent of each other. It knows
+    their spread and not their order: where a busy minute follows a quiet one the wait is a different one altogether.
+    Raises: ValueError at rho >= 1.
     Source: kingman1961queue.
 
     >>> gg1_wait(4, 0.125, arrival_scv=9, service_scv=0)
@@ -67,7 +76,9 @@ def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
 def fifo_waits(arrivals, services, servers=1):
     """Wait of each request of a list before its service (s), first come first served, exactly.
 
-    Each request goes to the server that is free first: w_i = max(0, earliest free time - t_i). No assumption about the arrivals.
+    Equation: w_i = max(0, earliest free time - t_i): each request goes to the server that is free first.
+    Parameters: arrivals t_i in order, services (s); servers.
+    Raises: ValueError for arrivals out of order, or another number of services.
 
     >>> fifo_waits([0, 1, 2], [3, 3, 3]), fifo_waits([0, 1, 2], [3, 3, 3], servers=2)
     ([0, 2, 4], [0, 0, 1])

@@ -35,7 +35,9 @@ class Call:
 
 
 def decode_steps(request):
-    """Decode steps of a request (calls): n_d = G - 1.
+    """Decode steps of a request (calls).
+
+    Equation: n_d = G - 1.
 
     >>> decode_steps(Request(new=8192, output=256))
     255
@@ -44,9 +46,11 @@ def decode_steps(request):
 
 
 def context_at(request, step):
-    """Context that decode step j starts from (tokens): S + P + j, the steps counted from 0.
+    """Context that a decode step starts from (tokens).
 
-    Raises ValueError unless 0 <= j < G - 1.
+    Equation: S + P + j.
+    Parameters: request, a Request; step j, counted from 0.
+    Raises: ValueError unless 0 <= j < G - 1.
 
     >>> context_at(Request(new=2048, output=4, past=6144), 2)
     8194
@@ -58,7 +62,9 @@ def context_at(request, step):
 
 
 def end_context(request):
-    """KV entries present when the request ends (tokens): S + P + G - 1. The last returned token is not among them.
+    """KV entries present when the request ends (tokens). The last returned token is not among them.
+
+    Equation: S + P + G - 1.
 
     >>> end_context(Request(new=1024, output=1024))
     2047
@@ -67,9 +73,10 @@ def end_context(request):
 
 
 def mean_decode_context(request):
-    """Mean context over the decode steps of a request (tokens): S + P + (G - 2)/2.
+    """Mean context over the decode steps of a request (tokens).
 
-    The contexts rise by one from S + P to S + P + G - 2. Raises ValueError at G = 1: there is no decode step to average over.
+    Equation: S + P + (G - 2)/2: the contexts rise by one from S + P to S + P + G - 2.
+    Raises: ValueError at G = 1, where there is no decode step to average over.
 
     >>> mean_decode_context(Request(new=8192, output=256)), mean_decode_context(Request(new=1024, output=2048))
     (8319.0, 2047.0)
@@ -90,9 +97,11 @@ def call_chain(request):
 
 
 def lockstep_weight_reads(requests, batched_prefill=True):
-    """Passes over the shared weights when the requests advance together (calls): prefills plus the longest chain of decode steps.
+    """Passes over the shared weights when the requests advance together (calls).
 
-    A batched prefill puts all prompts through in one pass; otherwise each prompt takes its own.
+    Equation: prefills + the longest chain of decode steps, max(G - 1).
+    Parameters: requests; batched_prefill: all prompts go through in one pass, else each takes its own.
+    Raises: ValueError for no request.
 
     >>> lockstep_weight_reads([Request(1024, 128)] * 8), lockstep_weight_reads([Request(1024, 1024)])
     (128, 1024)
@@ -102,10 +111,11 @@ def lockstep_weight_reads(requests, batched_prefill=True):
 
 
 def weight_intensity(rows, bytes_per_parameter=2):
-    """Arithmetic intensity of a weight matrix against its own bytes (FLOP/B): 2 rows / bytes_per_parameter.
+    """Arithmetic intensity of a weight matrix against its own bytes (FLOP/B).
 
-    Each weight takes part in one multiply-add per row of the input; BP rows in a prefill of B prompts, B rows in a decode step.
-    Activations and KV are left out, so this is an upper limit of the intensity of the whole pass.
+    Equation: 2 rows / bytes_per_parameter: each weight takes part in one multiply-add per row of the input.
+    Parameters: rows, BP in a prefill of B prompts, B in a decode step; bytes_per_parameter (B).
+    Assumptions: activations and KV are left out, so this is an upper limit of the intensity of the whole pass.
 
     >>> weight_intensity(64)
     64.0
@@ -115,6 +125,8 @@ def weight_intensity(rows, bytes_per_parameter=2):
 
 def total_decode_steps(requests):
     """Decode steps of several requests together (request steps).
+
+    Equation: sum of G - 1 over the requests.
 
     >>> total_decode_steps([Request(1024, 128)] * 8)
     1016
