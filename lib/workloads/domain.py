@@ -41,7 +41,11 @@ def _require(value, name, unit, rule, holds) -> Number:
 
 
 def finite(value, name, unit=""):
-    """The value, if it is a finite number."""
+    """The value, if it is a finite number.
+
+    >>> finite(-2.5, "share")
+    -2.5
+    """
     return _require(value, name, unit, "finite", lambda v: v == v)
 
 

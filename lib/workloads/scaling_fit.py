@@ -33,6 +33,10 @@ def arrays(runs):
     """Parameters, tokens and losses of runs as three arrays.
 
     Raises: ValueError for fewer than five runs (the law has five unknowns), or where N or D takes one value only.
+
+    >>> from workloads.scaling import training_runs
+    >>> [a.shape for a in arrays(training_runs("fit"))] == 3 * [(len(training_runs("fit")),)]
+    True
     """
     n, d, y = (np.array([getattr(r, name) for r in runs], float) for name in ("parameters", "tokens", "loss"))
     if len(n) < 5 or len(set(n)) < 2 or len(set(d)) < 2:

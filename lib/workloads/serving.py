@@ -166,6 +166,13 @@ def serve_stepwise(load, engine, step_time):
     Parameters: load, a sequence of `arrivals.Arrival` in order of time; engine, an `Engine`; step_time, a `steptime.StepTime`.
     Returns: Run.
     Raises: ValueError for an empty or unsorted load and for a request beyond the pool or the length limit.
+
+    >>> from workloads.arrivals import Arrival
+    >>> from workloads.requests import Request
+    >>> from workloads.steptime import StepTime
+    >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+    >>> serve_stepwise([Arrival(1.0, Request(100, 3))], Engine(blocks=10, token_budget=64, seats=2), second_a_token).steps
+    4
     """
     load, rows = _rows(load, engine)
     coming, waiting, running, timeline = deque(rows), deque(), [], []
