@@ -19,7 +19,8 @@ PAGES = wayfinding.book(ROOT)
 ORDER = list(PAGES)
 EXERCISES = [name for name, page in PAGES.items() if page.exercise]
 SECTIONS = [name for name in PAGES if re.fullmatch(r"book/workloads/3-\d", name)]
-CHAPTERS = [name for name in PAGES if name.startswith("book/") and (ROOT / f"{name}.ipynb").exists()]
+REFERENCE = [name for name in PAGES if name.startswith("book/reference/") and not name.endswith("template")]
+CHAPTERS = [name for name in PAGES if name.startswith("book/") and name not in REFERENCE and (ROOT / f"{name}.ipynb").exists()]
 
 LIST = r"(?:- [^\n]+\n){2,4}"
 TABLE = r"\| (?:formula|rule|question) \|[^\n]*where it holds \|[^\n]*\n\|[:\-| ]+\|\n(?:\|[^\n]+\|(?:\n|$)){1,}"
