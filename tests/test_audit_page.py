@@ -104,7 +104,12 @@ def test_every_verdict_of_a_check_has_a_kind(book):
 def test_differences_hold_every_discrepancy_and_every_correction(book):
     html = "".join(part.astext() for part in page.differences(book, "../../"))
     for row in ledger.rows().values():
-        assert (f"#check-{row.id}\"" in html) == (row.status == "discrepancy" or book.verdict(row) == "corrected")
+        assert (f'#{page.place(row.id)}"' in html) == (row.status == "discrepancy" or book.verdict(row) == "corrected")
+
+
+def test_places_are_distinct_and_fit_for_a_selector():
+    places = [page.place(row_id) for row_id in ledger.rows()]
+    assert len(set(places)) == len(places) and all(re.fullmatch(r"check-[\w-]+", name, re.ASCII) for name in places)
 
 
 def test_sections_are_in_the_order_of_their_numbers():

@@ -59,7 +59,7 @@ class Stored:
     def links(self, row, here):
         """The pages of a row, each linked to the line that holds it."""
         pages = dict.fromkeys(line["page"] for line in self.by_id.get(row.id, ()))
-        href = lambda p: f'{here}{Path(p).with_suffix(".html").as_posix()}#check-{row.id}'
+        href = lambda p: f'{here}{Path(p).with_suffix(".html").as_posix()}#{place(row.id)}'
         return ", ".join(f'<a href="{href(p)}">{escape(self.names[p])}</a>' for p in pages)
 
 
@@ -67,6 +67,11 @@ def _name(nb):
     """A short name of a page: the number of its section or exercise, else its title up to a colon."""
     title = re.search(r"^# (.*)", nb.cells[0].source, re.MULTILINE)[1]
     return (re.match(r"Exercise [\w-]+|\d[\d.]*\d", title) or [title.partition(":")[0]])[0]
+
+
+def place(row_id):
+    """The id of the line of a check on its page: letters, digits and dashes, as style sheets and scripts take them."""
+    return "check-" + row_id.replace(".", "-")
 
 
 def kind(verdict):
@@ -233,7 +238,7 @@ def anchor(app, doctree):
             log.warning("%d lines of checks, but %d stored ones: run the notebook again", len(lines), len(stored), location=cell)
         for line, row_id in zip(lines, stored):
             if row_id not in seen:
-                line["ids"].append(f"check-{row_id}")
+                line["ids"].append(place(row_id))
                 seen.add(row_id)
 
 
