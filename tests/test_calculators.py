@@ -94,7 +94,8 @@ def test_backlog_against_a_queue_in_small_steps():
 def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(preset, name):
     given = CALCULATORS["serving"].presets[preset]
     shares = given.get("first_share", 90), given.get("second_share", 10)
-    windows = calculators_load._windows(60, 4, shares, *(n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)))
+    lengths = [n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)]
+    windows = [calculators_load._window(60, 4, share, 100, *lengths) for share in shares]
     assert tuple(interleaved(windows)) == replay.replay_load(name)
     cost = steptime.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
     run = serving.serve_stepwise(replay.replay_load(name), serving.Engine(**replay.replay_settings()), cost)

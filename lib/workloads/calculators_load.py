@@ -140,19 +140,10 @@ REQUESTS = group(
 )
 
 
-def _windows(seconds, rate, shares, long_prompt, short_output, short_prompt, long_output):
-    """Windows with these shares (whole percents) of long inputs, weights in lowest terms."""
-    types = requests.Request(long_prompt, short_output), requests.Request(short_prompt, long_output)
-    weights = [(share // gcd(share, 100), (100 - share) // gcd(share, 100)) for share in shares]
-    return [arrivals.Window(seconds, rate, tuple((r, w) for r, w in zip(types, pair) if w)) for pair in weights]
-
-
-def _mixed(windows, first_share, second_share, **load):
-    """One window of the same requests, evenly mixed over the whole time."""
-    both = first_share + second_share
-    shares = (both // gcd(both, 200), (200 - both) // gcd(both, 200))
-    types = [requests.Request(load["long_prompt"], load["short_output"]), requests.Request(load["short_prompt"], load["long_output"])]
-    return arrivals.Window(2 * windows[0].seconds, windows[0].rate, tuple((r, w) for r, w in zip(types, shares) if w))
+def _window(seconds, rate, long, total, long_prompt, short_output, short_prompt, long_output):
+    """A window in which so many requests of a total have long inputs, weights in lowest terms."""
+    types = (requests.Request(long_prompt, short_output), long), (requests.Request(short_prompt, long_output), total - long)
+    return arrivals.Window(seconds, rate, tuple((request, weight // gcd(long, total)) for request, weight in types if weight))
 
 
 SHIFTING = {"Shifting load": {}, "The same load, evenly mixed": dict(first_share=50, second_share=50)}
@@ -179,8 +170,8 @@ SHIFTING = {"Shifting load": {}, "The same load, evenly mixed": dict(first_share
 def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, first_share, second_share, **lengths):
     """Fluid backlog of decode work over two windows, against the same requests evenly mixed."""
     m, card = models.model(model), hardware.accelerator(accelerator)
-    windows = _windows(seconds, rate, (first_share, second_share), **lengths)
-    mixed = _mixed(windows, first_share, second_share, **lengths)
+    windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
+    mixed = _window(2 * seconds, rate, first_share + second_share, 200, **lengths)
     at = lambda window: fluid.decode_rate(card, m, batch, round(arrivals.mean_step_context(window)), cards, mfu, mbu)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
     pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
@@ -289,7 +280,8 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
 )
 def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model, accelerator, mfu, mbu, form, **given):
     """Continuous batching of a load on one replica: times to first and last token, preemptions, the pool over time."""
-    windows = _windows(seconds, rate, (first_share, second_share), **{name: given.pop(name) for name in SHAPES})
+    lengths = {name: given.pop(name) for name in SHAPES}
+    windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
     between(round(2 * rate * seconds), 1, 2000, "2 x rate x seconds", "requests")
     load = tuple(_random_load(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
     engine = serving.Engine(**given)
