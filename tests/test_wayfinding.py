@@ -7,11 +7,10 @@ from collections import Counter
 from graphlib import TopologicalSorter
 from html.parser import HTMLParser
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from conftest import ROOT, SITE
 
-ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
 from workloads_site import wayfinding
 
@@ -188,6 +187,42 @@ def test_layers_are_those_of_the_modules_a_page_imports():
     assert wayfinding.layers("from workloads import flops, hardware\nfrom workloads.page import say") == {"counts", "facts", "page"}
     assert wayfinding.layers("from workloads import (\n    fluid,\n    roofline,\n)") == {"systems", "times"}
     assert wayfinding.layers("import json") == frozenset()
+
+
+# --- the built site -----------------------------------------------------------------------------------------------------
+
+class Foot(HTMLParser):
+    """Links at the foot of a page, and what else helps to get about."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.to, self.top = {}, False
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        a = dict(attributes)
+        kind = a.get("class") or ""
+        if tag == "a" and kind in ("left-prev", "right-next"):
+            self.to[kind] = a["href"]
+        self.top |= "pst-back-to-top" in (a.get("id") or "")
+
+
+@pytest.mark.skipif(not (SITE / "book/index.html").exists(), reason="the site is not built: run `make book`")
+def test_previous_and_next_at_the_foot_follow_the_contents():
+    order = ["book/index", *(name for name in PAGES if (SITE / f"{name}.html").exists())]
+    for before, name, after in zip([None, *order], order, [*order[1:], None]):
+        page = SITE / f"{name}.html"
+        foot = Foot(page.read_text(encoding="utf-8"))
+        found = {kind: (page.parent / to).resolve().relative_to(SITE).with_suffix("").as_posix() for kind, to in foot.to.items()}
+        assert found == {kind: other for kind, other in (("left-prev", before), ("right-next", after)) if other}, name
+        assert foot.top, f"no way back to the top of {name}"
+
+
+@pytest.mark.skipif(not (SITE / "book/index.html").exists(), reason="the site is not built: run `make book`")
+def test_names_in_the_sidebar_are_short():
+    sidebar = (SITE / "book/index.html").read_text(encoding="utf-8").partition("bd-links")[2].partition("</nav>")[0]
+    names = re.findall(r'<a class="reference internal" href="[^"]*">\s*([^<]+?)\s*</a>', sidebar)
+    assert len(names) > 20 and max(map(len, names)) <= 40
 
 
 # --- the checks themselves ----------------------------------------------------------------------------------------------
