@@ -354,7 +354,8 @@ def state_bytes(graph, recipe="fp32 gradients", frozen_bytes=2):
     """Bytes of weights, gradients and optimizer state when a part of the weights is frozen, as `memory.TrainingBytes`.
 
     Equation: trained parameters x (bytes of the recipe), and frozen_bytes for each frozen one, with the weights.
-    Parameters: graph, Operations in forward order; recipe, as in `memory.training_state_bytes`; frozen_bytes (B): 2 for BF16, 0.5 for 4 bits (scales left out).
+    Parameters: graph, Operations in forward order; recipe, as in `memory.training_state_bytes`; frozen_bytes (B): 2 for
+    BF16, 0.5 for 4 bits (scales left out).
     Raises: ValueError if no weight is trained.
 
     >>> graph = [Operation("x"), Operation("y", ("x",), Weight("W", 100, trained=False), 1), Operation("z", ("y",), Weight("V", 10), 1)]
