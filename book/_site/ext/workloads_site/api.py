@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import workloads
-import workloads.calculators      # fills the list of calculators
+import workloads.calculators  # fills the list of calculators
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
@@ -26,7 +26,7 @@ LABEL = re.compile(r"(?P<label>(?:Equation|Parameters|Fields|Returns|Raises|Assu
                    r"(?: \([^()]*\))?)(?::(?= |$)|$)|(?P<verb>Raises|Returns|Assumes)(?= )")
 MARKUP = re.compile(r"``(?P<code>.+?)``|`(?P<name>[^`]+)`|(?<![\w.])(?P<data>data/\w+\.tsv)"
                     r"|(?<![\w^])(?P<base>[A-Za-z]|\))?_(?P<sub>\w)(?!\w)"
-                    r"|\^(?P<power>-?\w+|\([^()]*\))|(?<!\w)(?P<key>[a-z]+\d+[a-z]\w*|vllm\d+)(?!\w)")
+                    r"|\^(?P<power>-?\w+|\([^()]*\))|(?<!\w)(?P<key>[a-z]{2,}\w*\d\w*)(?!\w)")
 SPECIAL = re.compile(r"[\\*_`|<>]")
 MOST_SHOWN = 8            # pages that use a name are folded beyond this
 LONG = 12                 # fields beyond which a signature says less than the list of fields
