@@ -9,18 +9,21 @@ import pytest
 from conftest import ROOT, SITE, site_pages
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
-from workloads_site import glossary, notation  # noqa: E402
+from workloads_site import glossary, notation
 
 TEXT = (ROOT / "book/reference/glossary.md").read_text(encoding="utf8")
 ENTRIES = [block.strip("\n").split("\n") for block in re.split(r"\n\n(?=\S)", TEXT.split("```{glossary}\n")[1].split("```")[0])]
 NAMES = [[line for line in entry if line and line[0] != " "] for entry in ENTRIES]
 PAGES = [page for page in site_pages() if 'data-means="' in (SITE / page).read_text(encoding="utf8")]
-HINT = re.compile(r'<a data-means="([^"]*)" class="wl-term[^"]*" href="([^"#]*)#([^"]*)">(.*?)</a>', re.S)
+HINT = re.compile(r'<a data-means="([^"]*)" class="wl-term[^"]*" href="([^"#]*)#([^"]*)">(.*?)</a>', re.DOTALL)
 built = pytest.mark.skipif(not PAGES, reason="the site is not built: run `make book`")
 # bold for emphasis, or as the label of a short list
-EMPHASIS = {"memory", "flop count", "v2", "models", "measured", "when", "which steps must wait", "restored", "first", "queues", "prepared", "computes", "returns",
-            "steps", "own", "max", "sum", "bound", "valley", "mooncake trace", "input", "path", "area", "encoder", "decoder", "break even", "filter", "mute",
-            "stop", "release", "bf16 weight", "pairs", "total", "active", "utilisation", "time", "machines or software", "then requests enter", "published figure"}
+EMPHASIS = {"memory", "flop count", "v2", "models", "measured", "when", "which steps must wait", "restored", "first", "queues", "prepared",
+            "computes", "returns",
+            "steps", "own", "max", "sum", "bound", "valley", "mooncake trace", "input", "path", "area", "encoder", "decoder", "break even",
+            "filter", "mute",
+            "stop", "release", "bf16 weight", "pairs", "total", "active", "utilisation", "time",
+            "machines or software", "then requests enter", "published figure"}
 
 
 def order(name):
@@ -50,13 +53,14 @@ def defined(page):
     """What a chapter sets in bold, as it does where it defines a word; labels that end a sentence are left out."""
     for cell in nbformat.read(ROOT / f"{page}.ipynb", 4).cells[1:]:
         if cell.cell_type == "markdown":
-            yield from (m[1] for m in re.finditer(r"\*\*([^*\n\[$]+)\*\*(?!:)", cell.source) if not m[1].endswith((".", ":")) and m[1].count(" ") < 3)
+            bold = re.findall(r"\*\*([^*\n\[$]+)\*\*(?!:)", cell.source)
+            yield from (text for text in bold if not text.endswith((".", ":")) and text.count(" ") < 3)
 
 
 @pytest.mark.parametrize("page", notation.pages())
 def test_words_that_a_chapter_defines_are_in_the_glossary(page):
     known = {name.lower() for names in NAMES for name in names}
-    forms = lambda w: {w, w.rstrip("s"), w + "s", re.sub("ies$", "y", w), re.sub("es$", "", w), re.sub("ed$", "", w)}  # noqa: E731
+    forms = lambda w: {w, w.rstrip("s"), w + "s", re.sub("ies$", "y", w), re.sub("es$", "", w), re.sub("ed$", "", w)}
     assert [word for word in defined(page) if not forms(word.lower()) & known and word.lower() not in EMPHASIS] == []
 
 
@@ -65,8 +69,10 @@ def test_everyday_words_are_names_of_the_glossary():
 
 
 @pytest.mark.parametrize("name, text, found", [
-    ("decode step", "Decode steps read", "Decode steps"), ("decode step", "each decode\nstep", "decode\nstep"), ("policy", "two policies", "policies"),
-    ("MFU", "an mfu", None), ("MFU", "its MFU.", "MFU"), ("batch", "micro-batch", None), ("FLOP", "FLOP/s", None), ("ridge", "bridge", None), ("prefill", "prefilled", None)])
+    ("decode step", "Decode steps read", "Decode steps"),
+    ("decode step", "each decode\nstep", "decode\nstep"), ("policy", "two policies", "policies"),
+    ("MFU", "an mfu", None), ("MFU", "its MFU.", "MFU"), ("batch", "micro-batch", None), ("FLOP", "FLOP/s", None),
+    ("ridge", "bridge", None), ("prefill", "prefilled", None)])
 def test_names_are_found_in_running_text(name, text, found):
     match = re.search(rf"(?<![\w/-]){glossary._pattern(name)}(?![\w/]|-\w)", text)
     assert (match and match[0]) == found
@@ -80,10 +86,11 @@ def test_hints_of_a_page(page):
     words = (SITE / "book/reference/glossary.html").read_text(encoding="utf8")
     hints = HINT.findall(html)
     assert len(hints) == html.count('data-means="') <= 25
-    entries = [next(i for i, names in enumerate(NAMES) if unescape(target).removeprefix("term-").replace("-", " ").lower() in {re.sub(r"\W+", " ", n).strip().lower() for n in names})
-               for _, _, target, _ in hints]
+    plain = [{re.sub(r"\W+", " ", name).strip().lower() for name in names} for names in NAMES]
+    wanted = [unescape(target).removeprefix("term-").replace("-", " ").lower() for _, _, target, _ in hints]
+    entries = [next(i for i, names in enumerate(plain) if target in names) for target in wanted]
     assert len(set(entries)) == len(entries)
-    for (means, path, target, shown), entry in zip(hints, entries):
+    for (means, path, target, _), entry in zip(hints, entries):
         assert (SITE / page).parent.joinpath(path).resolve() == SITE / "book/reference/glossary.html"
         assert f'id="{target}"' in words
         assert means and unescape(means) == re.sub(r"['’]", "’", ENTRIES[entry][len(NAMES[entry])].strip()).replace("...", "…")
@@ -95,7 +102,7 @@ def test_no_hint_in_headings_code_links_formulas_or_tables():
     for page in PAGES:
         html = (SITE / page).read_text(encoding="utf8")
         for tag in ("h1", "h2", "h3", "pre", "code", "table", "figcaption", "strong"):
-            for part in re.findall(rf"<{tag}[ >].*?</{tag}>", html, re.S):
+            for part in re.findall(rf"<{tag}[ >].*?</{tag}>", html, re.DOTALL):
                 assert "data-means=" not in part, (page, part[:200])
 
 
@@ -106,7 +113,8 @@ def test_the_glossary_explains_itself():
 
 def box(tab):
     return tab.evaluate("""() => { const h = document.getElementById("wl-hint"), r = h.getBoundingClientRect();
-        return {seen: !h.hidden, text: h.textContent, left: r.left, right: r.right, top: r.top, bottom: r.bottom, wide: document.documentElement.scrollWidth - innerWidth,
+        return {seen: !h.hidden, text: h.textContent, left: r.left, right: r.right, top: r.top, bottom: r.bottom,
+          wide: document.documentElement.scrollWidth - innerWidth,
                 by: document.querySelector("[aria-describedby=wl-hint]")?.textContent ?? null}; }""")
 
 
@@ -128,7 +136,8 @@ def test_the_definition_shows_on_hover_stays_under_the_pointer_and_leaves_with_e
             continue
         tab.mouse.move(1, 1)
         links.nth(at).hover(position={"x": 3, "y": 5})
-        tab.wait_for_function("means => !document.getElementById('wl-hint').hidden && document.getElementById('wl-hint').textContent == means",
+        tab.wait_for_function("means => !document.getElementById('wl-hint').hidden && "
+                              "document.getElementById('wl-hint').textContent == means",
                               arg=links.nth(at).get_attribute("data-means"))
         now = box(tab)
         assert now["text"] == links.nth(at).get_attribute("data-means") and now["by"] == links.nth(at).text_content()
@@ -184,6 +193,8 @@ def test_the_definition_can_be_read_in_both_themes(tab):
     first.hover()
     tab.wait_for_function("!document.getElementById('wl-hint').hidden")
     assert tab.evaluate("""() => {
-      const lum = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+      const lum = c => {
+        const [r, g, b] = c.match(/[\\d.]+/g).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+        return .2126 * r + .7152 * g + .0722 * b; };
       const ratio = (a, b) => (Math.max(a, b) + .05) / (Math.min(a, b) + .05), style = getComputedStyle(document.getElementById("wl-hint"));
       return ratio(lum(style.color), lum(style.backgroundColor)); }""") >= 4.5

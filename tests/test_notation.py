@@ -1,4 +1,4 @@
-"""The table of symbols: what a formula holds is found, every symbol of a chapter has one meaning in its part, Python names exist and are unique."""
+"""The table of symbols: what a formula holds is found, a symbol has one meaning in its part, Python names exist and are unique."""
 import importlib
 import inspect
 import re
@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, SITE
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
-from workloads_site import notation  # noqa: E402
+from workloads_site import notation
 
 NAME = re.compile(r"(?P<module>\w+)\.(?P<owner>\w+)(?:\.(?P<field>\w+))?(?:\((?P<parameter>\w+)\))?")
 
@@ -85,7 +85,7 @@ def test_a_python_name_has_one_meaning_and_one_unit():
 @pytest.mark.skipif(not SITE.is_dir(), reason="the site is not built: run `make book`")
 def test_the_page_shows_every_row_once_and_links_to_its_pages():
     html = (SITE / "book/reference/notation.html").read_text(encoding="utf8")
-    rows = re.findall(r"<tr.*?</tr>", html, re.S)
+    rows = re.findall(r"<tr.*?</tr>", html, re.DOTALL)
     five = [row for row in rows if row.count("<td") == 5]
     assert len(five) == len(notation.rows())
     for page in notation.pages():

@@ -17,7 +17,8 @@ EVERYDAY = frozenset(["held out", *"""
     identified key label latency latent loss measurement miss moments node padding paged parameters pass patch patches peak preempt
     profile rank request response slack span state supervised synchronisation synchronous task teacher thinking token update value
     values verification weights work""".split()])
-SKIPPED = (nodes.title, nodes.literal, nodes.literal_block, nodes.reference, nodes.math, nodes.strong, nodes.raw, nodes.table, nodes.footnote, nodes.caption,
+SKIPPED = (nodes.title, nodes.literal, nodes.literal_block, nodes.reference, nodes.math, nodes.strong, nodes.raw, nodes.table,
+           nodes.footnote, nodes.caption,
            nodes.citation, nodes.emphasis, addnodes.pending_xref, addnodes.download_reference)
 
 
