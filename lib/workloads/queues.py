@@ -12,8 +12,8 @@ from .domain import finite, nonnegative, positive, whole
 def utilization(arrival_rate, mean_service):
     """Share of time a server is busy (a ratio).
 
-    Equation: rho = lambda x E[S].
-    Parameters: arrival_rate lambda (1/s); mean_service E[S] (s).
+    Equation: rho = lambda x E[X].
+    Parameters: arrival_rate lambda (1/s); mean_service E[X] (s).
 
     >>> utilization(4, 0.125)
     0.5
@@ -30,8 +30,8 @@ def _stable(arrival_rate, mean_service):
 def mg1_wait(arrival_rate, mean_service, service_scv):
     """Mean wait before service in M/G/1 (s), after Pollaczek and Khinchine.
 
-    Equation: rho/(1 - rho) x (1 + c_S^2)/2 x E[S].
-    Parameters: arrival_rate lambda (1/s); mean_service E[S] (s); service_scv c_S^2 = Var S / E[S]^2, 0 for fixed, 1 for exponential.
+    Equation: rho/(1 - rho) x (1 + c_X^2)/2 x E[X].
+    Parameters: arrival_rate lambda (1/s); mean_service E[X] (s); service_scv c_X^2 = Var X / E[X]^2, 0 for fixed, 1 for exponential.
     Assumptions: Poisson arrivals, one server, independent service times, first come first served.
     Raises: ValueError at rho >= 1.
     Source: kleinrock1975queueing.
@@ -58,8 +58,8 @@ def md1_wait(arrival_rate, service):
 def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
     """Mean wait in G/G/1 by Kingman's approximation (s).
 
-    Equation: rho/(1 - rho) x (c_A^2 + c_S^2)/2 x E[S].
-    Parameters: arrival_rate (1/s); mean_service E[S] (s); arrival_scv c_A^2, service_scv c_S^2: variance over squared mean.
+    Equation: rho/(1 - rho) x (c_A^2 + c_X^2)/2 x E[X].
+    Parameters: arrival_rate (1/s); mean_service E[X] (s); arrival_scv c_A^2, service_scv c_X^2: variance over squared mean.
     Assumptions: exact for Poisson arrivals (c_A^2 = 1); otherwise best near rho = 1, for gaps that are independent of each other. It knows
     their spread and not their order: where a busy minute follows a quiet one the wait is a different one altogether.
     Raises: ValueError at rho >= 1.
