@@ -109,7 +109,7 @@ $(ORACLE)/.ok: tests/requirements-oracle.txt
 	@touch $@
 
 clean:
-	rm -rf _build $(VENV) $(GRADING) $(ORACLE) $(SITE)/node_modules
+	rm -rf _build book/reference/api $(VENV) $(GRADING) $(ORACLE) $(SITE)/node_modules
 
 $(VENV)/.ok: requirements.txt $(CONSTRAINTS) lib/pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "Python 3.11 or newer is needed, as $(PYTHON) or by 'make PYTHON=...'"; exit 1; }
