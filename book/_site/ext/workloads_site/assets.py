@@ -98,6 +98,16 @@ def lighten(app, exception):
     icons(Path(app.outdir))
 
 
+def light_without_scripts(app, exception):
+    """A page says "light" until a script puts the reader's choice in; the theme's "auto" leaves code black on dark where no script runs."""
+    if exception or app.builder.format != "html":
+        return
+    for page in Path(app.outdir).rglob("*.html"):
+        head, tag, rest = page.read_text(encoding="utf8").partition(' data-theme="auto">')
+        if tag and head.rpartition("<")[2].startswith("html "):
+            page.write_text(f'{head} data-theme="light">{rest}', encoding="utf8")
+
+
 def setup(app):
     if maths.KATEX.is_dir():
         app.add_css_file("katex/katex.min.css", priority=400)
@@ -106,3 +116,4 @@ def setup(app):
     app.connect("config-inited", launch_where_published)
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten, priority=900)
+    app.connect("build-finished", light_without_scripts)
