@@ -83,6 +83,32 @@ def test_links_anchors_and_assets_resolve(name):
     assert page.redirect is None or not missing(name, page.redirect)
 
 
+def badly_formed(reference):
+    """Is it an address elsewhere that no reader should be sent to: not https, no host with a dot, a space or a stray sign at its end?"""
+    if not re.match(r"[a-z][a-z0-9+.-]*:|//", reference) or reference.startswith(("mailto:", "data:", "blob:")):
+        return False
+    return not re.fullmatch(r"https://[a-z0-9-]+(\.[a-z0-9-]+)+(:\d+)?(/[^\s<>\"`{}|\\^]*)?(?<![.,;])", reference)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_addresses_elsewhere_are_well_formed(name):
+    assert not [r for r in PAGES[name].references if badly_formed(r)]
+
+
+def test_a_badly_formed_address_would_be_seen():
+    bad = ["http://example.org", "https://example", "https://example.org/a b", "https://example.org/a.", "//example.org/x.js", "file:///a"]
+    assert all(map(badly_formed, bad))
+    good = ["https://arxiv.org/abs/2601.00001", "https://a.example.org/x?y=1#z", "mailto:a@example.org", "page.html#https", "../a", "#top"]
+    assert not any(map(badly_formed, good))
+
+
+def test_what_is_offered_to_download_is_there():
+    """Notebooks and starters by a link each, from their page; nothing lies there that no page offers."""
+    offered = {((SITE / name).parent / unquote(r)).resolve() for name in WRITTEN for r in PAGES[name].references if r.endswith(".ipynb")}
+    there = {p.resolve() for folder in ("_sources", "starters") for p in (SITE / folder).rglob("*.ipynb")}
+    assert there and {p for p in offered if not p.exists()} == set() and there - offered == set()
+
+
 def test_a_dead_link_or_anchor_would_be_seen():
     name = WRITTEN[0]
     assert missing(name, "no-such-page.html") and missing(name, "#no-such-anchor") and missing(name, "../_static/no-such.css")

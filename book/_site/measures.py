@@ -17,6 +17,7 @@ import prose
 from notebooks import INSTALL, ROOT, every_notebook
 
 LIBRARY = ROOT / "lib/workloads"
+SITE = ROOT / "_build/html"
 OUT = ROOT / "_build/measures.json"
 SHOWING = {
     "answers",
@@ -199,6 +200,9 @@ def measures():
         f"formulas whose docstring has {part}": (share(sum(part in h for h in have), len(have)), low, None) for part, low in aims.items()
     }
     found |= {f"tests, {kind}": (count, None, None) for kind, count in tests().items()}
+    if SITE.is_dir():
+        weight = sum(p.stat().st_size for p in SITE.rglob("*") if p.is_file() and p.relative_to(SITE).parts[0] != "lite")
+        found["MB of the site, without live notebooks"] = (round(weight / 1e6, 1), None, None)
     return {
         name: (value if isinstance(value, dict) else {"value": value}) | {"low": low, "high": high}
         for name, (value, low, high) in found.items()
