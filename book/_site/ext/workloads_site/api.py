@@ -258,7 +258,7 @@ def module_page(module, layer):
     users = sorted(m for m in sum(modules().values(), []) if module in imports(m))
     about = [f"Layer: {layer}."] + [f"Imports {_links(imports(module))}."] * bool(imports(module))
     about += [f"Imported by {_links(users)}."] * bool(users)
-    lines = [f"(api-{module})=", f"# {module}", "", "```{eval-rst}", f".. automodule:: workloads.{module}", "   :members:",
+    lines = [f"# {module}", "", "```{eval-rst}", f".. automodule:: workloads.{module}", "   :members:",
              "   :member-order: bysource",
              "   :ignore-module-all:", "```", ""]
     return "\n".join([*lines, "## Place in the library", "", " ".join(about), ""])
@@ -268,7 +268,7 @@ def index_page():
     """Text of the index (MyST): the modules by layer."""
     docs = {m: ast.get_docstring(tree(m)) or "" for those in modules().values() for m in those}
     library = (workloads.__doc__ or "").split("\n\n")
-    lines = ["(api)=", "# The library", "", f"**{markdown(' '.join(library[0].split()))}**", "",
+    lines = ["# The library", "", f"**{markdown(' '.join(library[0].split()))}**", "",
              markdown(" ".join("\n\n".join(library[1:]).split())), "",
              "Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that "
              "names the argument, its unit and its value. Every entry tells where the book uses it.", ""]
