@@ -22,7 +22,7 @@ PYTHON = ROOT / ".venv/bin/python"
 PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules"]
 ZONES, LOCALES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"), ("C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.UTF-8")
 # need the built site, another environment or a quiet machine
-ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live")
+ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live|downloads|javascript|spelling|measures")
 STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
 
 
