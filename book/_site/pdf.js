@@ -1,4 +1,5 @@
 // Runs in the page that pdf.py prints: the pages of the site become the chapters of one document.
+const TALL = 940;                                       // CSS pixels between the upper and lower margin, nearly
 const chapters = [], names = new Set();                 // docnames in reading order
 const solutions = document.createElement("article");    // what exercises fold away, collected at the end
 const words = element => element.textContent.replace(/\s+/g, " ").trim();
@@ -56,7 +57,7 @@ function unfold(article, doc, title) {
     if (label === "source") fold.remove();
     else if (fold.closest("table")) fold.replaceWith(label);
     else if (/^outputs?$/.test(label) || !doc.startsWith("exercises/")) {
-      if (label && !/^outputs?$/.test(label)) inside.prepend(make("p", {className: "wl-label"}, label));
+      if (label && !/^(outputs?$|Used on)/.test(label)) inside.prepend(make("p", {className: "wl-label"}, label));
       fold.replaceWith(inside);
     } else {
       if (!chapter) {
@@ -93,8 +94,13 @@ function add(html, {doc, title, depth, part}, site) {
     formula.setAttribute("role", "img");
     formula.setAttribute("aria-label", formula.querySelector("annotation").textContent);
   }
-  const useless = "script, noscript, button, input, select, textarea, iframe, [hidden], .headerlink, .wl-starter, .wl-print-none";
+  const useless = "script, noscript, button, input, select, textarea, iframe, [hidden], .headerlink, .viewcode-link, .wl-starter";
   article.querySelectorAll(useless + ", .katex-mathml:has(+ .katex-html)").forEach(e => e.remove());
+  // a third of all elements, each of which costs a tag in the PDF, and none of which shows
+  const plain = ".highlight span:is(.n, .nn, .p, .o, .w), span.pre, span.std, span.doc, span:not([class]):not([id]):not([style]), td > p:only-child";
+  article.querySelectorAll(plain).forEach(e => e.replaceWith(...e.childNodes));
+  article.normalize();
+  article.querySelectorAll("td, th").forEach(breakable);
   for (const e of [article, ...article.querySelectorAll("*")]) {
     if (e.id) e.id = place(doc, e.id);
     for (const {name, value} of [...e.attributes]) {
@@ -110,6 +116,14 @@ function add(html, {doc, title, depth, part}, site) {
   document.querySelector("main").append(article);
   chapters.push({element: article, title, part});
   return [...article.querySelectorAll("section > h2")].filter(h => h.parentElement.id).map(h => ({id: h.parentElement.id, title: words(h)}));
+}
+
+// Long names and addresses in a table may end a line after a slash, a dot, a dash.
+function breakable(cell) {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), texts = [];
+  while (walker.nextNode()) if (/\S{16,}/.test(walker.currentNode.data)) texts.push(walker.currentNode);
+  for (const text of texts)
+    text.replaceWith(...text.data.split(/(?<=[/_.@:=-])(?=[A-Za-z])/).flatMap((piece, n) => n ? [make("wbr"), piece] : [piece]));
 }
 
 function direct(e, name, value, here, site) {
@@ -149,18 +163,54 @@ function bind(front, entries, heads, book) {
   document.querySelector("style").append(rules.join("\n"));
 }
 
+// Chromium prints the hatching of an SVG pattern as a coarse picture: its tiles are laid out instead, and cut out by the shape.
+function layTiles() {
+  const draw = (tag, attributes) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    Object.entries(attributes).forEach(([name, value]) => value === null || element.setAttribute(name, value));
+    return element;
+  };
+  let count = 0;
+  for (const shape of document.querySelectorAll("main svg :is(path, rect)")) {
+    const found = /url\("?#([^")]+)"?\)/.exec(getComputedStyle(shape).fill), pattern = found && document.getElementById(found[1]);
+    if (!pattern || shape.closest("defs, pattern, clipPath")) continue;
+    const box = shape.getBBox(), [w, h] = [pattern.width, pattern.height].map(length => length.baseVal.value), id = `tiles-${++count}`;
+    const outer = draw("g", {"clip-path": shape.getAttribute("clip-path"), transform: shape.getAttribute("transform")});
+    ["clip-path", "transform"].forEach(name => shape.removeAttribute(name));
+    const cut = draw("clipPath", {id}), tiles = draw("g", {"clip-path": `url(#${id})`});
+    cut.append(shape.cloneNode());
+    for (let x = Math.floor(box.x / w) * w; x < box.x + box.width; x += w)
+      for (let y = Math.floor(box.y / h) * h; y < box.y + box.height; y += h) {
+        const tile = draw("g", {transform: `translate(${x} ${y})`});
+        tile.append(...[...pattern.childNodes].map(node => node.cloneNode(true)));
+        tiles.append(tile);
+      }
+    shape.replaceWith(outer);
+    shape.style.fill = "none";
+    outer.append(cut, tiles, shape);
+  }
+}
+
 // Long code may be cut between lines; what is wider than the page gets narrower; returns what still is.
 async function fit() {
   await document.fonts.ready;
+  layTiles();
   const room = document.querySelector("main").getBoundingClientRect(), wide = e => e.getBoundingClientRect().width;
   for (const code of document.querySelectorAll("pre"))
     if (code.textContent.split("\n").length > 28) (code.closest(".cell_input") ?? code).classList.add("wl-long");
   for (const table of document.querySelectorAll("table")) {
-    const least = 0.62, space = wide(table.parentElement);
+    const space = wide(table.parentElement), zoom = least => table.style.zoom = Math.max(least, (table.style.zoom || 1) * space / wide(table));
     if (table.rows.length <= 12) table.classList.add("wl-whole");
+    if (table.rows[0]?.cells.length > 7) table.style.zoom = 0.8;
     if (wide(table) <= space + 1) continue;
-    table.style.zoom = Math.max(least, space / wide(table));
-    if (wide(table) > space + 1) table.classList.add("wl-squeezed");
+    zoom(0.8);
+    if (wide(table) > space + 1) table.classList.add("wl-narrow");      // heads in several lines
+    if (wide(table) > space + 1) zoom(0.5);
+    if (wide(table) > space + 1) table.classList.add("wl-squeezed");    // words and numbers, too
+  }
+  for (const figure of document.querySelectorAll("figure")) {
+    const height = figure.getBoundingClientRect().height;
+    if (height > TALL) figure.style.zoom = TALL / height;
   }
   for (const box of document.querySelectorAll(".wl-math"))
     if (box.scrollWidth > box.clientWidth + 1) box.style.fontSize = `${Math.floor(100 * box.clientWidth / box.scrollWidth) - 1}%`;
