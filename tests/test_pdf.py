@@ -10,7 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 from conftest import ROOT, SITE, chromium
 
-PAGES = ["book/index", "book/counting-rules", "exercises/c-01/c-01", "book/bibliography"]
+PAGES = ["book/index", "book/counting-rules", "exercises/c-01/c-01", "book/workloads/3-1-2", "book/bibliography"]
 TOOLS = ROOT / "book/_site"
 
 
@@ -139,6 +139,14 @@ def test_fonts_are_embedded(reader):
             fonts[font.get("/BaseFont", "Type3")] = own or any(k.startswith("/FontFile") for k in inner["/FontDescriptor"])
     assert fonts
     assert all(fonts.values())
+
+
+def test_hatching_is_printed_as_lines_not_as_a_picture(reader):
+    assert article("book/workloads/3-1-2").find("pattern")
+    parts = [x.get_object()["/Subtype"] for page in reader.pages for x in page["/Resources"].get("/XObject", {}).values()]
+    patterns = [p.get_object().get("/PatternType") for page in reader.pages for p in page["/Resources"].get("/Pattern", {}).values()]
+    assert "/Image" not in parts
+    assert 1 not in patterns
 
 
 def test_solutions_stand_at_the_end(reader, texts):
