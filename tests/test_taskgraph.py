@@ -5,10 +5,22 @@ from fractions import Fraction as F
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from workloads import roofline
-from workloads.taskgraph import (Interval, Stage, chain, critical_path, earliest, executor_bounds, faster, kept_seconds,
-                                 latest, ordered, slack, span, work)
+from workloads.taskgraph import (
+    Interval,
+    Stage,
+    chain,
+    critical_path,
+    earliest,
+    executor_bounds,
+    faster,
+    kept_seconds,
+    latest,
+    ordered,
+    slack,
+    span,
+    work,
+)
 
 SERIAL = chain(Stage("plan", 2), Stage("a", 6), Stage("b", 10), Stage("answer", 3))
 PARALLEL = (Stage("plan", 2), Stage("a", 6, ("plan",)), Stage("b", 10, ("plan",)), Stage("answer", 3, ("a", "b")))
@@ -29,7 +41,7 @@ def paths(stages):
     named = {s.name: s for s in stages}
 
     def ending_at(name):
-        return [path + [name] for before in named[name].after for path in ending_at(before)] or [[name]]
+        return [[*path, name] for before in named[name].after for path in ending_at(before)] or [[name]]
     return [path for name in named for path in ending_at(name)]
 
 

@@ -8,12 +8,30 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from workloads import flops, memory
 from workloads.models import Model, model, models, parameters
 from workloads.training import (
-    Batch, Kept, Operation, UpdateTokens, Weight, backward, backward_flops, document_pairs, elements_held, forward_flops, input_timeline,
-    kept_elements, lifetimes, linear_products, needs_gradient, pack, state_bytes, transformer, update_tokens, update_traffic, weights,
+    Batch,
+    Kept,
+    Operation,
+    UpdateTokens,
+    Weight,
+    backward,
+    backward_flops,
+    document_pairs,
+    elements_held,
+    forward_flops,
+    input_timeline,
+    kept_elements,
+    lifetimes,
+    linear_products,
+    needs_gradient,
+    pack,
+    state_bytes,
+    transformer,
+    update_tokens,
+    update_traffic,
+    weights,
 )
 
 QWEN = model("Qwen3-8B")
@@ -527,7 +545,7 @@ def fewest(lengths, capacity):
             return
         for i, fill in enumerate(fills):
             if fill + rest[0] <= capacity:
-                place(rest[1:], fills[:i] + [fill + rest[0]] + fills[i + 1:])
+                place(rest[1:], [*fills[:i], fill + rest[0], *fills[i + 1:]])
         place(rest[1:], [*fills, rest[0]])
 
     place(lengths, [])
