@@ -321,6 +321,19 @@ def test_pieces_of_a_bar_are_as_long_as_their_shares():
     assert wide[1] == pytest.approx(3 * wide[0], abs=0.4)
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_text_beside_a_point_keeps_off_the_line_through_it(at):
+    """A rising line: the text stands above it on the left or below it on the right, wherever the point lies, and inside the drawing."""
+    points = [(0, 0), (1, 10), (2, 20)]
+    series = [plot.Line("a", points), plot.Line("b", points[at : at + 1], "points", ("here it is",))]
+    texts = ElementTree.fromstring(plot.lines(series, plot.Axis("x"), plot.Axis("y", low=-5, high=25), "alt")).iter("text")
+    place = next(t for t in texts if t.text == "here it is")
+    markers = ElementTree.fromstring(plot.lines(series, plot.Axis("x"), plot.Axis("y", low=-5, high=25), "alt")).iter("rect")
+    x, y = next((float(r.get("x")) + 4.5, float(r.get("y")) + 4.5) for r in markers if r.get("width") == "9")
+    above, right = float(place.get("y")) < y, float(place.get("x")) > x
+    assert above != right and 0 < float(place.get("x")) < plot.WIDTH
+
+
 def test_series_differ_by_more_than_colour():
     lines = plot.lines([plot.Line(str(k), [(0, k), (1, k)]) for k in range(6)], plot.Axis("x"), plot.Axis("y"), "alt")
     dashes = [p.get("stroke-dasharray") for p in ElementTree.fromstring(lines).iter("path") if p.get("stroke-width") == "2.5"]

@@ -6,6 +6,7 @@ cue beside its colour: dashes or a marker on a line, a pattern in a bar.
 
 import math
 from html import escape
+from itertools import pairwise
 from typing import NamedTuple
 
 from .domain import finite, one_of, positive
@@ -145,11 +146,11 @@ def lines(series, x, y, alt, name="plot", height=270):
         tag("text", text=x.label, x=(left + WIDTH - 14) / 2, y=top + height + 38, text_anchor="middle"),
         tag("clipPath", tag("rect", x=left, y=top - 6, width=WIDTH - 14 - left, height=height + 12), id=f"{name}-inside"),
     ]
-    curves, notes = [], []
-    for k, line in enumerate(series):
-        places = [(across(a), down(b)) for a, b in line.points]
-        curves.append(_curve(k, places, one_of(line.form, "form", ("line", "steps", "points"))))
-        notes += [_note(text, *place, left, top) for text, place in zip(line.labels, places) if text]
+    drawn = [[(across(a), down(b)) for a, b in line.points] for line in series]
+    curves = [_curve(k, at, one_of(line.form, "form", ("line", "steps", "points"))) for k, (line, at) in enumerate(zip(series, drawn))]
+    taken, notes = [place for places in drawn for place in _along(places)], []
+    for line, places in zip(series, drawn):
+        notes += [_note(text, *place, (left, top, top + height), taken) for text, place in zip(line.labels, places) if text]
     parts += [tag("g", *curves, clip_path=f"url(#{name}-inside)"), *notes]
     parts += _legend([s.name for s in series if s.name], lambda k, a, b: _swatch(series, k, a, b), 8)[0]
     return _svg(parts, top + height + 46, alt)
@@ -170,13 +171,32 @@ def _swatch(series, k, x, y):
     return _marker(place, x + 9, y) if series[place].form == "points" else _curve(place, [(x, y), (x + 18, y)], "line")
 
 
-def _note(text, x, y, left, top):
-    """A text beside a point, on the side where there is room."""
-    wide = _CHARACTER * len(text)
-    right = x + 9 + wide < WIDTH
-    return tag(
-        "text", text=text, x=x + 9 if right else max(x - 9, left + wide), y=max(y - 7, top + 10), text_anchor="start" if right else "end"
-    )
+def _along(places, gap=4.0):
+    """Points a few pixels apart along the straight pieces between places."""
+    found = list(places)
+    for (a, b), (c, d) in pairwise(places):
+        count = int(math.hypot(c - a, d - b) / gap)
+        found += [(a + (c - a) * k / count, b + (d - b) * k / count) for k in range(1, count)]
+    return found
+
+
+def _note(text, x, y, area, taken):
+    """A text at that side of a point where it covers the least of what is drawn; the room it takes is added to `taken`."""
+    wide, (left, top, bottom) = _CHARACTER * len(text), area
+    spots = [(x + side * 9, y + up, side) for up in (-7, 19) for side in (1, -1)] + [(x, y - 12, 0), (x, y + 24, 0)]
+
+    def room(spot):
+        start = spot[0] - wide * (1 - spot[2]) / 2
+        return start, start + wide
+
+    def cost(spot):
+        start, end = room(spot)
+        outside = start < left or end > WIDTH or not top + 6 < spot[1] < bottom - 3
+        return 1000 * outside + sum(start - 2 < a < end + 2 and spot[1] - 14 < b < spot[1] + 5 for a, b in taken)
+
+    spot = min(spots, key=cost)
+    taken += _along([(place, spot[1] - 5) for place in room(spot)])
+    return tag("text", text=text, x=spot[0], y=spot[1], text_anchor=("middle", "start", "end")[spot[2]])
 
 
 class Bar(NamedTuple):
@@ -227,11 +247,10 @@ def bars(rows, names, x, alt, name="plot", mark=None):
                 start, end = across(bar.start), across(bar.start + bar.length)
                 parts.append(piece(bar.series, x=start, y=at + 20, width=max(end - start - 1.0, 0.5), height=18.0))
     if mark:
-        at = across(mark[0])
-        wide = _CHARACTER * len(mark[1])
+        at, side = across(mark[0]), 1 if across(mark[0]) < WIDTH / 2 else -1
         parts.append(
             tag("path", d=f"M{at:.1f} {top:.1f}V{bottom:.1f}", class_="wl-mark")
-            + tag("text", text=mark[1], x=min(max(at, 10 + wide / 2), WIDTH - wide / 2), y=bottom - 4, text_anchor="middle")
+            + tag("text", text=mark[1], x=at + 6 * side, y=bottom - 4, text_anchor="start" if side > 0 else "end")
         )
     parts += [
         tag("path", d=f"M10 {top:.1f}V{bottom:.1f}H{WIDTH - 14}", class_="wl-axis"),
