@@ -63,7 +63,8 @@ def stages(module):
     uses = re.compile(rf"(from workloads import .*\b{module}\b|from workloads\.{module} import|workloads\.{module}\b)")
     others = [f"tests/{p.name}" for p in sorted(SOURCE.glob("tests/test_*.py"))
               if uses.search(p.read_text(encoding="utf-8")) and f"tests/{p.name}" not in (own, "tests/test_fuzz.py")
-              and not re.search(r"site|browser|notebook|calculators|accessib|answers|layers|grading|assignment|seal|prose|audit|api|lite|wayfinding|fact_tables", p.name)]
+              and not re.search(r"site|browser|notebook|calculators|accessib|answers|layers|grading|assignment|seal|prose|audit|api|lite|"
+                                r"wayfinding|fact_tables", p.name)]
     return [[f"lib/workloads/{module}.py", own], ["tests/test_fuzz.py", "-k", f"{module}. or shapes"], *([others] if others else [])]
 
 
