@@ -1,4 +1,4 @@
-"""How cells show: solution markers stay out of sight, folded solutions say so, tables scroll by themselves, verdicts stand out."""
+"""How cells show: solution markers stay out of sight, folded cells say what they hide, tables scroll by themselves, verdicts stand out."""
 import re
 
 from docutils import nodes
@@ -30,6 +30,14 @@ def name_solutions(app, doctree):
             cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
 
 
+def name_printed(app, doctree):
+    """A folded list of printed figures says what it is."""
+    for cell in _cells(doctree):
+        head = next(cell.findall(nodes.thead), None)
+        if cell.get("hide_mode") == "output" and head is not None and head.astext().startswith("As printed"):
+            cell["prompt_show"], cell["prompt_hide"] = "Show the figures as printed", "Hide the figures as printed"
+
+
 def mark_tables(app, doctree):
     """Numbers with their units stay on one line; the verdicts of a table of checks get their colour."""
     for entry in doctree.findall(nodes.entry):
@@ -45,5 +53,5 @@ def mark_tables(app, doctree):
 
 
 def setup(app):
-    for handler in (hide_markers, name_solutions, mark_tables):
+    for handler in (hide_markers, name_solutions, name_printed, mark_tables):
         app.connect("doctree-read", handler)
