@@ -117,10 +117,10 @@ def rows(pages):
 
 
 def others(pages):
-    """Pages to look things up in, by part."""
+    """Pages to look things up in, by part; those below another one are found from there."""
     found = {}
     for page in pages.values():
-        if not page.exercise and not page.minutes:
+        if not page.exercise and not page.minutes and not page.parent:
             found.setdefault(page.part, []).append(page)
     return found
 
