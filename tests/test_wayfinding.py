@@ -159,8 +159,9 @@ class Links(HTMLParser):
 
 
 def test_every_page_is_on_the_map_once():
+    """The modules of the library are found from their index."""
     links = Links(wayfinding.drawn(PAGES, "../"))
-    assert Counter(links.found) == Counter(f"../{name}.html" for name in PAGES)
+    assert Counter(links.found) == Counter(f"../{name}.html" for name in PAGES if PAGES[name].parent != "book/reference/api/index")
     assert len(links.alt) == 1 and links.alt[0].strip()
 
 
