@@ -31,7 +31,7 @@ def shown(page):
         shared = re.findall(r"^Source of all rows: (.+)$", text, re.MULTILINE)
         rows = [re.split(r"(?<!\\)\|", line)[1:-1] + shared for line in text.splitlines() if line.startswith("|")]
         lines += [[c.strip().replace("\\|", "|").replace("\\$", "$") for c in row] for row in rows]
-    return [[re.sub(r"^\{cite:t\}`(.+)`$", r"\1", c) for c in line] for line in lines]
+    return [[re.sub(r"^\{cite:t\}`(.+)`$", r"\1", c).strip("`") for c in line] for line in lines]
 
 
 def stands_in(row, line):

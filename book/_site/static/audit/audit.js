@@ -27,6 +27,7 @@ function show() {
     place.hidden = here == 0;
     hits += here;
   }
+  document.documentElement.toggleAttribute("data-wl-filtered", hits != total);           // paper then shows the rows found
   form.querySelector("[role=status]").textContent = hits == total ? `All ${total} rows.` : `${hits} of ${total} rows.`;
 }
 
