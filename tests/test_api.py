@@ -146,3 +146,10 @@ def test_inline_code_that_names_a_function_links_to_its_entry():
 def test_the_search_finds_functions():
     index = (SITE / "searchindex.js").read_text(encoding="utf8")
     assert '"workloads.flops"' in index and '"objects"' in index and "kv_bytes_per_token" in index
+
+
+def test_fields_of_a_named_tuple_are_listed_once():
+    from workloads import flops, taskgraph
+
+    assert api.skipped(None, "class", "start", taskgraph.Interval.start, False, None) is True
+    assert api.skipped(None, "class", "forward", flops.forward, False, None) is None

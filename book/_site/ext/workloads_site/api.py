@@ -351,6 +351,11 @@ def document(app, what, name, obj, options, lines):
         lines += [*_calculator(app, name), *_users(app, name)]
 
 
+def skipped(app, what, name, obj, skip, options):
+    """Fields of a named tuple stand in the list of its fields already; Python's own text on them says nothing."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
 def signature(app, what, name, obj, options, text, returns):
     """A class of many fields lists them below; its signature says less."""
     return ("(…)", None) if what == "class" and len(fields_of(public().get(name))) > LONG else None
@@ -391,5 +396,6 @@ def setup(app):
     app.connect("env-get-outdated", gather)
     app.connect("autodoc-process-docstring", document)
     app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-skip-member", skipped)
     app.connect("doctree-read", dress)
     app.connect("doctree-resolved", link_code)

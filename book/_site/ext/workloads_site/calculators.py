@@ -159,7 +159,14 @@ class Directive(SphinxDirective):
     def run(self):
         if self.arguments[0] not in CALCULATORS:
             raise self.error(f"calculator must be one of {', '.join(CALCULATORS)}, got {self.arguments[0]}")
+        depend(self.env)
         return [nodes.raw("", form(self.arguments[0]), format="html")]
+
+
+def depend(env):
+    """The page being read holds results of the library: where that changes, it is read again."""
+    for path in [*LIBRARY.glob("*.py"), *LIBRARY.glob("data/*")]:
+        env.note_dependency(str(path))
 
 
 def places():
@@ -186,6 +193,7 @@ def place(app, doctree):
             log.warning("calculators.toml: no section %r on page %s", wanted, row["page"], location=app.env.docname)
             continue
         target.parent.insert(target.parent.index(target), _section(row))
+        depend(app.env)
 
 
 def load_on_pages(app, pagename, templatename, context, doctree):
