@@ -164,8 +164,8 @@ def form(stored):
         + _select("verdict", "Verdict", verdicts)
         + _select("role", "Kind of row", (ROLES[r.role] for r in every))
         + '<button type="reset">Show all</button><p role="status"></p></form>'
-        '<p class="wl-on-paper">On paper stand the rows that differ. All others are on this page of the site, which prints what its filter leaves, '
-        'and in the table that <code>make audit</code> writes.</p>'
+        '<p class="wl-on-paper">On paper stand the rows that differ. All others are on this page of the site, which prints what its filter '
+        'leaves, and in the table that <code>make audit</code> writes.</p>'
     )
 
 
