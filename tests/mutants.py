@@ -64,7 +64,7 @@ def stages(module):
     others = [f"tests/{p.name}" for p in sorted(SOURCE.glob("tests/test_*.py"))
               if uses.search(p.read_text(encoding="utf-8")) and f"tests/{p.name}" not in (own, "tests/test_fuzz.py")
               and not re.search(r"site|browser|notebook|calculators|accessib|answers|layers|grading|assignment|seal|prose|audit|api|lite|"
-                                r"wayfinding|fact_tables", p.name)]
+                                r"wayfinding|fact_tables|errata", p.name)]
     return [[f"lib/workloads/{module}.py", own], ["tests/test_fuzz.py", "-k", f"{module}. or shapes"], *([others] if others else [])]
 
 
@@ -93,6 +93,8 @@ def copied(folder):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("lib/workloads", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "requirements*"))
+    (folder / "book/_site").mkdir(parents=True)
+    shutil.copy(ROOT / "book/_site/chromium.py", folder / "book/_site")     # what conftest.py asks for a browser
     return folder
 
 
