@@ -192,6 +192,21 @@ def test_a_word_that_no_row_holds_leaves_none_and_says_so(tab):
 
 
 @needs_site
+def test_paper_holds_what_differs_or_what_the_filter_left(tab, served):
+    differing = {r.id for r in ledger.rows().values() if r.status == "discrepancy" and r.expected is not None}
+    tab.emulate_media(media="print")
+    assert set(visible(tab)) == differing and tab.locator(".wl-on-paper").is_visible()
+    assert tab.get_by_role("heading", name="Section 3.1.1").is_visible()                 # its place remains: links lead there
+    tab.emulate_media(media="screen")
+    assert tab.locator(".wl-on-paper").is_hidden()
+    tab.get_by_label("Words or row").fill("c-mfu-train-4096")
+    tab.emulate_media(media="print")
+    assert visible(tab) == ["c-mfu-train-4096"]                                         # a row that agrees
+    tab.goto(f"{served}book/reference/errata.html")
+    assert tab.locator("table.wl-reasons tbody tr:visible").count() >= len(differing)
+
+
+@needs_site
 def test_without_javascript_the_table_is_complete_and_the_filter_is_not_there(browser, served):
     context = browser.new_context(java_script_enabled=False, viewport={"width": 360, "height": 740})
     tab = context.new_page()
