@@ -197,7 +197,11 @@ def several():
     lines = ["| symbol | one meaning a part |", "|:---|:---|"]
     for those in meanings.values():
         if len(those) > 1:
-            told = "; ".join(f"*{', '.join(GROUPS[g] for g in row.groups)}*: {row.meaning.replace('; ', ', ')}" for row in those)
+            parts = defaultdict(list)
+            for row in those:
+                parts[row.meaning.replace("; ", ", ")] += row.groups
+            by_part = sorted((sorted(map(list(GROUPS).index, found)), meaning) for meaning, found in parts.items())   # as the book goes
+            told = "; ".join(f"*{', '.join(list(GROUPS.values())[g] for g in found)}*: {meaning}" for found, meaning in by_part)
             lines.append(f"| ${those[0].symbol}$ | {told} |")
     return lines
 
