@@ -39,6 +39,7 @@ ALLOWED |= {
     "operator",
     "random",
     "statistics",
+    "textwrap",
     "time",
 }
 FILES = {

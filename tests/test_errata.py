@@ -62,6 +62,12 @@ def test_erratum_nothing_to_reproduce():
     assert {ledger.verdict(r.id, r.expected) for r in silent} & {"✓ reproduces", "✓ agrees"} == set()
 
 
+def test_erratum_reproduced_where_nothing_is_printed():
+    unprinted = [r for r in ledger.rows().values() if not r.printed and r.expected is not None]
+    assert {"ex3-1-one-prefill", "model-total-params"} <= {r.id for r in unprinted}
+    assert "✓ reproduces" not in {ledger.verdict(r.id, r.expected) for r in unprinted}
+
+
 def test_erratum_difference_that_could_not_be_seen():
     row = ledger.row("we3-4-added")
     assert in_unit(row, row.expected) == "1,229.143 TFLOPs"

@@ -61,6 +61,11 @@ def test_where_the_document_gives_no_number_the_verdict_does_not_speak_of_roundi
     assert ledger.verdict(r.id, 0.35) == verdict
 
 
+def test_where_no_figure_is_printed_nothing_is_said_to_be_reproduced(monkeypatch):
+    r = fake(monkeypatch, value=0.35, printed=None, expected=0.35)
+    assert ledger.verdict(r.id, 0.35) == "✓ computed twice"
+
+
 def test_an_unknown_row_names_its_neighbours():
     with pytest.raises(KeyError, match="frm-rollout"):
         ledger.row("frm-rolout")
@@ -74,7 +79,7 @@ def shown(monkeypatch):
 
 
 def test_check_table_shows_every_row_and_records_it(shown):
-    some = numeric(rows(status="reproduced", role="derived"))[:3]
+    some = [r for r in numeric(rows(status="reproduced", role="derived")) if r.printed][:3]
     page.check_table({r.id: r.expected for r in some})
     (output,) = shown
     assert [record["id"] for record in output[page.CHECKS]] == [r.id for r in some]
