@@ -64,6 +64,10 @@ def test_the_short_path_saves_only_beyond_the_window(tokens):
     assert (ced_token_layers(FLASH, tokens) == full_token_layers(FLASH, tokens)) == (tokens <= FLASH.window)
 
 
+def test_a_scored_position_costs_a_row_of_the_published_vocabulary():
+    assert ced_prefill_flops(FLASH, 200, 3)[3] == 3 * 2 * 5120 * 129_280
+
+
 def test_half_the_token_layers_remain_for_long_inputs():
     assert ced_token_layers(FLASH, 10**9) / full_token_layers(FLASH, 10**9) == pytest.approx(0.5, abs=1e-6)
 

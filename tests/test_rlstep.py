@@ -389,6 +389,7 @@ def test_prices_by_hand():
     assert prices.sampled == pytest.approx(8 * result.rollout_seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
     assert prices.trained == pytest.approx(8 * result.training_seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
     assert prices.forward is None
+    assert rlstep.token_prices(replace(result, forward_tokens=1), 3.0).forward == 0       # one token that took no time
     assert rlstep.metered_dollars(result, rlstep.Prices(1.0, 2.0, None)) == pytest.approx(3 * 1024 * 4096 / 1e6)
 
 

@@ -123,6 +123,11 @@ def test_whole_numbers_from_numpy_come_back_where_products_cannot_overflow():
     assert type(domain.positive(np.int64(2**40), "x")) is int
 
 
+def test_seconds_take_the_prefix_that_suits_their_rounded_size():
+    assert [units.quantity(x, "s") for x in (2e-9, 3e-12, -4e-9)] == ["2 ns", "0.003000 ns", "−4 ns"]
+    assert [units.quantity(x, "s", 3) for x in (9.9955e-4, 9.994e-4)] == ["1.00 ms", "999 µs"]
+
+
 def test_number_refuses_what_is_not_finite():
     for bad in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):

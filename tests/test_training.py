@@ -436,6 +436,13 @@ def test_a_router_keeps_the_outputs_of_its_experts():
     assert "layer 0 ffn down" not in kept_elements(transformer(QWEN, 2))
 
 
+def test_a_layer_of_experts_ends_in_one_output_for_each_token():
+    graph = transformer(model("Qwen3-30B-A3B"), 3)
+    sizes = {op.name: op.elements for op in graph}
+    assert sizes["layer 0 experts combined"] == sizes["layer 0 attention output"] == 3 * 2048
+    assert {type(size) for size in sizes.values()} == {int}
+
+
 @pytest.mark.parametrize("m", [TINY, QWEN], ids=lambda m: m.name)
 def test_recomputation_that_stops_early_runs_up_to_the_last_kept_output_of_each_layer(m):
     graph = transformer(m, 64)
