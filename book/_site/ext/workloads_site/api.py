@@ -222,8 +222,10 @@ def restructured(lines, module, node, keys=frozenset(), tables=frozenset()):
         values = dict.fromkeys(v[1] for n in those if (v := fields.get(n)) and v[1])
         return f" *(default* {', '.join(f'``{v}``' for v in values)}\\ *)*" if values else ""
 
+    begins = re.compile(rf"(?:{'|'.join(map(re.escape, names))}):") if names else None
     for kind, label, those in blocks(lines):
-        text = " ".join(those)
+        text = " ".join(line + ";" * bool(begins and begins.match(after) and line[-1] not in ";.,:")
+                        for line, after in zip(those, [*those[1:], ""]))
         if kind == "example":
             out += ["**Example**", "", *inspect.cleandoc("\n".join(those)).splitlines(), ""]
         elif kind == "text":
