@@ -229,6 +229,12 @@ def test_stragglers_cost_the_weights_until_the_longest_ends():
     assert step(spread).decode_seconds > step(even).decode_seconds
     assert step(spread).sampled_tokens == pytest.approx(step(even).sampled_tokens) == 1024 * 1300
     assert step(spread).decode_steps == 4000 and step(even).decode_steps == pytest.approx(1300)
+    same = step(RLStep(completion=1300, capacity="ignored"))           # without stragglers only the mean length counts
+    assert (step(even).decode_seconds, step(even).decode_flops) == pytest.approx((same.decode_seconds, same.decode_flops), rel=1e-12)
+
+
+def test_a_prompt_without_tokens_has_no_last_row():
+    assert rlstep.pass_flops(RLStep(prompt_tokens=0, head_parameters=1e8, prefill_head="last"))[0] == 0
 
 
 def test_ten_shares_of_a_tenth_are_a_whole_batch():
