@@ -108,10 +108,14 @@ class Tab:
     def run_all(self, seconds=300):
         """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed. A busy machine takes long."""
         run_all(self.page)
-        for _ in range(2 * seconds):
+        for half in range(2 * seconds):
             self.page.wait_for_timeout(500)
             self.page.keyboard.press("Control+s")
             nb = self.page.evaluate(KEPT, self.path)
+            if half in (120, 300) and nb and not any(c["execution_count"] for c in code(nb)):     # the request was lost: as a reader would
+                self.page.click(".lm-MenuBar-itemLabel:text-is('Run')")
+                self.page.click(".lm-Menu-itemLabel:has-text('Restart Kernel and Run All Cells')")
+                self.page.click(DIALOG)
             if nb and (
                 errors(nb)
                 or (all(c["execution_count"] for c in code(nb))

@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
 import pdf
@@ -33,7 +34,8 @@ def made():
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium): nothing was printed")
     if not (SITE / "book/index.html").exists():
         pytest.skip("the site is not built: run `make book`")
-    return pdf.make(SITE, chromium.program(), keep=PAGES)
+    with ThreadPoolExecutor(1) as apart:            # other tests of this process may hold a browser open, which bars a second one here
+        return apart.submit(pdf.make, SITE, chromium.program(), keep=PAGES).result()
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ SEEN = """() => {
   const open = e => !e.closest("details:not([open])");
   const start = e => e.outerHTML.slice(0, 90);
   const hidden = selector => [...document.querySelectorAll("article " + selector)]
-    .filter(e => e.textContent.trim() && open(e) && !seen(e)).map(start);
+    .filter(e => e.textContent.trim() && open(e) && !e.closest(".wl-on-paper") && !seen(e)).map(start);
   const light = colour => {
     const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number);
     return a === 0 ? null : (0.2126*r + 0.7152*g + 0.0722*b) / 255;
