@@ -92,7 +92,8 @@ def pythons():
     """Unit tests and stored outputs under each other Python; whether all pass."""
     held = True
     for version in ("3.11", "3.12", "3.13"):
-        program = shutil.which(f"python{version}") or next(iter(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")), None)
+        named = [shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python")]
+        program = next((p for p in named if p and subprocess.run([p, "--version"], capture_output=True).returncode == 0), None)
         if not program or f"{sys.version_info.major}.{sys.version_info.minor}" == version:
             print(f"Python {version}: {'this one' if program else 'not found'}", flush=True)
             continue
