@@ -112,10 +112,10 @@ class Tab:
             self.page.wait_for_timeout(500)
             self.page.keyboard.press("Control+s")
             nb = self.page.evaluate(KEPT, self.path)
-            if half in (120, 300) and nb and not any(c["execution_count"] for c in code(nb)):     # the request was lost: as a reader would
-                self.page.click(".lm-MenuBar-itemLabel:text-is('Run')")
-                self.page.click(".lm-Menu-itemLabel:has-text('Restart Kernel and Run All Cells')")
-                self.page.click(DIALOG)
+            if half in (140, 340):                      # the kernel has been lost: as a reader would, load the page again and run it
+                self.page.goto(self.address)
+                self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+                run_all(self.page)
             if nb and (
                 errors(nb)
                 or (all(c["execution_count"] for c in code(nb))
@@ -124,7 +124,8 @@ class Tab:
                 self.page.keyboard.press("Control+s")
                 self.page.wait_for_timeout(300)
                 return self.page.evaluate(KEPT, self.path)
-        raise AssertionError(f"{self.path} did not finish within {seconds} s")
+        ran = [c["execution_count"] for c in code(nb)] if nb else "nothing kept"
+        raise AssertionError(f"{self.path} did not finish within {seconds} s: {ran}, {self.page.inner_text('body')[:300]!r}")
 
 
 def errors(nb):
