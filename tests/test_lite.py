@@ -93,6 +93,10 @@ class Tab:
         for event, listener in self.listeners.items():
             self.context.remove_listener(event, listener)
 
+    def load(self):
+        self.page.goto(self.address)
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+
     def open(self, change):
         """Open the notebook, changed on its way to the browser."""
 
@@ -102,8 +106,7 @@ class Tab:
             route.fulfill(json=nb)
 
         self.page.route(f"**/lite/files/{self.path}*", answer)
-        self.page.goto(self.address)
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        self.load()
 
     def run_all(self, seconds=300):
         """The notebook as the browser keeps it, after "Run All Cells": all cells have run, or one has failed. A busy machine takes long."""
@@ -113,8 +116,7 @@ class Tab:
             self.page.keyboard.press("Control+s")
             nb = self.page.evaluate(KEPT, self.path)
             if half in (140, 340):                      # the kernel has been lost: as a reader would, load the page again and run it
-                self.page.goto(self.address)
-                self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+                self.load()
                 run_all(self.page)
             if nb and (
                 errors(nb)

@@ -2,6 +2,7 @@
 
 nbval compares a cell's outputs only when the cell was run, so a notebook that was never run would pass it.
 """
+import ast
 import importlib.util
 import json
 import re
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import prose
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -123,6 +125,15 @@ def test_an_exercise_can_be_released_and_graded(path):
             assert c.metadata.nbgrader.grade and "<details>" in c.source
     for c in tests:
         assert c.metadata.nbgrader.locked and c.metadata.nbgrader.points > 0 and "### BEGIN HIDDEN TESTS" in c.source
+
+
+def test_the_tools_read_a_page_that_installs_the_library():
+    """With a repository named, as for publishing, every notebook begins with a command of the notebook inside an `except`."""
+    nb = notebooks.place_install(read(CHAPTERS[0]), "git+https://example.org/book")
+    code = [c.source for c in nb.cells if c.cell_type == "code"]
+    assert "    %pip install" in code[0]
+    assert ast.unparse(ast.parse(notebooks.python(code[0]))) == "try:\n    import workloads\nexcept ModuleNotFoundError:\n    pass"
+    assert prose.of_code(nb) >= prose.of_code(read(CHAPTERS[0])) and ast.parse(notebooks.python("\n".join(code)))
 
 
 def test_a_notebook_that_was_never_run_is_refused():

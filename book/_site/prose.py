@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import nbformat
 import yaml
-from notebooks import ROOT, every_notebook
+from notebooks import ROOT, every_notebook, python
 from workloads import ledger
 from workloads.tables import table
 
@@ -129,7 +129,7 @@ def of_facts():
 
 def parsed(source):
     """Syntax tree of a code cell; magics are left out."""
-    return ast.parse(re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE))
+    return ast.parse(python(source))
 
 
 def of_code(nb):

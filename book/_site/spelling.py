@@ -17,7 +17,7 @@ import tokenize
 from pathlib import Path
 
 import nbformat
-from notebooks import ROOT, every_notebook
+from notebooks import ROOT, every_notebook, python
 from spellchecker import SpellChecker
 
 WORDS = ROOT / "tests/words.txt"
@@ -35,7 +35,7 @@ def every_file():
 
 def of_code(source, messages=True):
     """Docstrings, comments and, if asked for, strings that hold a sentence, of a Python text; and the names that it uses."""
-    source = re.sub(r"^\s*[%!].*$", "", source, flags=re.MULTILINE)
+    source = python(source)
     nodes = list(ast.walk(ast.parse(source)))
     texts = [t.string for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.COMMENT]
     texts += filter(None, (ast.get_docstring(n) for n in nodes if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)))

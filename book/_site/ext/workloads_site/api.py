@@ -13,6 +13,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import prose
 import workloads
 import workloads.calculators  # fills the list of calculators
 from docutils import nodes
@@ -101,7 +102,7 @@ def imports(module):
 @cache
 def _notebook_names(path, changed):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return names_used(ast.parse("\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")))
+    return names_used(prose.parsed("\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")))
 
 
 def pages_using(app):

@@ -5,7 +5,6 @@ its corrections, ``{audit} totals`` one sentence. All of it is read from the out
 """
 
 import re
-import sys
 from html import escape
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from .exercises import GROUPS
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
-sys.path.insert(0, str(SITE))
 import audit
 
 LEDGER = Path(ledger.__file__).with_name("data") / "ledger.json"

@@ -1,16 +1,12 @@
 """Exercises on the site: a link to the starter on each page, the starters beside the pages, and the table of all exercises."""
 
 import re
-import sys
 from html import escape
 from pathlib import Path
 
+import assignment
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
-
-SITE = Path(__file__).parents[2]
-sys.path.insert(0, str(SITE))
-import assignment
 
 GROUPS = (("ground", "The ground"), ("flop-accounting", "FLOP Accounting"), ("workloads", "Inference and Training Workloads"))
 HEADS = ("Exercise and goal", "Builds on", "Minutes", "Points tested", "Points by hand", "Rows", "Starter")

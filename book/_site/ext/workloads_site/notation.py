@@ -13,7 +13,10 @@ from pathlib import Path
 import nbformat
 from docutils import nodes
 from docutils.statemachine import StringList
+from prose import parsed
 from sphinx.util.docutils import SphinxDirective
+
+from .wayfinding import contents
 
 ROOT = Path(__file__).parents[4]
 TABLE = ROOT / "book/reference/notation.tsv"
@@ -108,7 +111,7 @@ def used(page):
         if cell.cell_type == "markdown":
             found |= {s for tex in _maths(cell.source) for s in symbols(tex)}
         elif cell.cell_type == "code":
-            tree = ast.parse(re.sub(r"^\s*[%!].*$", "", cell.source, flags=re.MULTILINE))
+            tree = parsed(cell.source)
             found |= {s for text in _strings(tree) if "$" in text for tex in _maths(text) for s in symbols(tex)
                       if "\\" in tex or len(tex) < 20}
             for call in ast.walk(tree):
@@ -129,7 +132,7 @@ def _group(page):
 @cache
 def pages():
     """Chapter notebooks in the order of the book, with their group."""
-    files = re.findall(r"file: (book/\S+)", (ROOT / "_toc.yml").read_text(encoding="utf8"))
+    files = [name for name, *_ in contents(ROOT) if name.startswith("book/")]
     return {f: _group(f) for f in files if (ROOT / f"{f}.ipynb").is_file() and f not in RESTATE and "/reference/" not in f}
 
 
