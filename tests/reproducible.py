@@ -7,6 +7,7 @@
 On demand: the three take an hour on two cores. Each can be run alone: python tests/reproducible.py orders
 """
 import argparse
+import locale
 import os
 import random
 import re
@@ -20,7 +21,8 @@ ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/reproducible"
 PYTHON = ROOT / ".venv/bin/python"
 PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules"]
-ZONES, LOCALES = ("UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"), ("C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.UTF-8")
+ZONES = "UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"
+LOCALES = "C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.ISO-8859-9"     # the last with another encoding of files and another capital of i
 # need the built site, another environment or a quiet machine
 ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live|downloads|javascript|spelling|measures")
 STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
@@ -33,17 +35,32 @@ def unit_tests():
 
 def surroundings(number):
     """Environment of a run: another hash seed, time zone and locale each time."""
-    return {**os.environ, "PYTHONHASHSEED": str(number), "TZ": ZONES[number % 4], "LC_ALL": LOCALES[number // 4 % 4]}
+    return {**os.environ, "PYTHONHASHSEED": str(number), "TZ": ZONES[number % 4], "LC_ALL": LOCALES[number // 4 % 4],
+            "LOCPATH": f"{WORK / 'locales'}:/usr/lib/locale"}
+
+
+def make_locales():
+    """Locales that the machine lacks, made from the sources that the C library brings; those that it cannot make are named."""
+    for name in LOCALES:
+        known = subprocess.run([sys.executable, "-c", "import locale; locale.setlocale(locale.LC_ALL, '')"], capture_output=True,
+                               env={**surroundings(0), "LC_ALL": name})
+        if known.returncode:
+            (WORK / "locales").mkdir(parents=True, exist_ok=True)
+            language, encoding = name.split(".")
+            made = shutil.which("localedef") and subprocess.run(["localedef", "-i", language, "-f", encoding, WORK / "locales" / name], capture_output=True)
+            if not made or made.returncode:
+                print(f"locale {name}: not on this machine, C stands in", flush=True)
 
 
 def orders(runs):
     """Unit tests in random order of files and of tests; whether all runs pass."""
+    make_locales()
     held = True
     for number in range(1, runs + 1):
         files = unit_tests()
         random.Random(number).shuffle(files)
         command = [PYTHON, *PYTEST, "-p", "reproducible", *files]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="backslashreplace",
                               env={**surroundings(number), "SHUFFLE": str(number), "PYTHONPATH": str(ROOT / "tests")})
         held &= not done.returncode
         print(f"order {number} ({ZONES[number % 4]}, {LOCALES[number // 4 % 4]}): {done.stdout.strip().splitlines()[-1]}", flush=True)
@@ -55,6 +72,10 @@ def orders(runs):
 def pytest_collection_modifyitems(items):
     """As a plugin of pytest: the tests of each file in an order drawn from SHUFFLE."""
     if "SHUFFLE" in os.environ:
+        try:
+            locale.setlocale(locale.LC_ALL, "")     # numbers, dates and order of words too, which Python leaves at C
+        except locale.Error:
+            pass                                    # named by make_locales
         draw = random.Random(os.environ["SHUFFLE"])
         place = {path: draw.random() for path in sorted({str(item.path) for item in items})}
         items.sort(key=lambda item: (place[str(item.path)], draw.random()))
@@ -70,6 +91,7 @@ def content(path):
 
 def builds():
     """Two clones of the committed state, built apart; whether every file of the two sites is equal but for time stamps."""
+    make_locales()
     sites = []
     for number in (1, 2):
         clone = WORK / f"{'some' if number == 1 else 'other-and-longer'}-place"
@@ -77,7 +99,7 @@ def builds():
         subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
         for shared in (".venv", "book/_site/node_modules"):
             (clone / shared).symlink_to(ROOT / shared)
-        where = {**surroundings(5 * number), "PYTHONPATH": str(clone / "lib")}
+        where = {**surroundings(7 * number), "PYTHONPATH": str(clone / "lib")}
         command = ["make", "-o", ".venv/.ok", "-o", "book/_site/node_modules/.ok", "book"]      # the environment as it is
         subprocess.run(command, cwd=clone, check=True, env=where, stdout=subprocess.DEVNULL)
         sites.append(clone / "_build/html")
