@@ -7,6 +7,7 @@
 On demand: the three take an hour on two cores. Each can be run alone: python tests/reproducible.py orders
 """
 import argparse
+import contextlib
 import locale
 import os
 import random
@@ -47,8 +48,8 @@ def make_locales():
         if known.returncode:
             (WORK / "locales").mkdir(parents=True, exist_ok=True)
             language, encoding = name.split(".")
-            made = shutil.which("localedef") and subprocess.run(["localedef", "-i", language, "-f", encoding, WORK / "locales" / name], capture_output=True)
-            if not made or made.returncode:
+            command = ["localedef", "-i", language, "-f", encoding, WORK / "locales" / name]
+            if not shutil.which(command[0]) or subprocess.run(command, capture_output=True).returncode:
                 print(f"locale {name}: not on this machine, C stands in", flush=True)
 
 
@@ -72,10 +73,8 @@ def orders(runs):
 def pytest_collection_modifyitems(items):
     """As a plugin of pytest: the tests of each file in an order drawn from SHUFFLE."""
     if "SHUFFLE" in os.environ:
-        try:
-            locale.setlocale(locale.LC_ALL, "")     # numbers, dates and order of words too, which Python leaves at C
-        except locale.Error:
-            pass                                    # named by make_locales
+        with contextlib.suppress(locale.Error):         # of one that make_locales named
+            locale.setlocale(locale.LC_ALL, "")         # numbers, dates and order of words too, which Python leaves at C
         draw = random.Random(os.environ["SHUFFLE"])
         place = {path: draw.random() for path in sorted({str(item.path) for item in items})}
         items.sort(key=lambda item: (place[str(item.path)], draw.random()))

@@ -95,6 +95,8 @@ def test_on_off_source_is_silent_while_off_and_keeps_its_mean_rate():
     assert all(t % 40 < 30 for t in times)
     assert len(times) / 400 == pytest.approx(8 * 30 / 40, rel=0.1)
     assert arrivals.on_off_times(2, on=1, off=0, seconds=3) == arrivals.uniform_times(2, 3)
+    spells = [tuple(round(t - 40 * n, 6) for t in times if 40 * n <= t < 40 * (n + 1)) for n in range(10)]
+    assert len(set(spells)) == 10                                     # each spell drawn anew
 
 
 def test_seeds_repeat_and_differ():

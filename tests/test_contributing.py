@@ -89,5 +89,6 @@ def test_the_citation_is_that_of_the_project():
     assert citation["version"] == version and citation["type"] in ("software", "dataset")
     assert all(isinstance(citation[key], str) and citation[key].strip() for key in ("message", "abstract", "version"))
     newest = re.search(r"^### ([\d.]+), (\d+ \w+ \d{4})$", (ROOT / "book/reference/changelog.md").read_text(encoding="utf-8"), re.MULTILINE)
-    released, months = citation["date-released"], "January February March April May June July August September October November December".split()
-    assert newest[1] == version and f"{released.day} {months[released.month - 1]} {released.year}" == newest[2]     # English in any locale
+    months = "January February March April May June July August September October November December".split()     # in any locale
+    released = citation["date-released"]
+    assert newest[1] == version and f"{released.day} {months[released.month - 1]} {released.year}" == newest[2]

@@ -191,6 +191,8 @@ def test_counting_recomputation_adds_to_the_total():
     none, more = (training(QWEN, 512, batch=3, recompute=r) for r in ("nothing", "layers"))
     assert none.recomputed.total == 0
     assert more.total - none.total == more.forward.layers == 3 * forward(QWEN, 512, head=0).total
+    experts = training(model("Qwen3-30B-A3B"), 512, recompute="layers")         # refused is only what experts make wrong
+    assert experts.recomputed.total == experts.forward.layers
 
 
 def test_a_decode_step_of_mla_meets_the_latent_itself():

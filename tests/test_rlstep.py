@@ -233,6 +233,12 @@ def test_stragglers_cost_the_weights_until_the_longest_ends():
     assert (step(even).decode_seconds, step(even).decode_flops) == pytest.approx((same.decode_seconds, same.decode_flops), rel=1e-12)
 
 
+def test_memory_reserves_the_longest_completion_for_every_sample():
+    spread = RLStep(completion=((0.9, 1000), (0.1, 4000)), prompt_tokens=500, kv_bytes=1000)
+    assert rlstep.sequence_bytes(spread) == 1000 * (500 + 4000)
+    assert rlstep.sequences_that_fit(spread) == rlstep.sequences_that_fit(replace(spread, completion=4000))
+
+
 def test_a_prompt_without_tokens_has_no_last_row():
     assert rlstep.pass_flops(RLStep(prompt_tokens=0, head_parameters=1e8, prefill_head="last"))[0] == 0
 
@@ -336,7 +342,8 @@ def test_latent_cache_is_not_split_by_tensor_parallelism():
     v3, card = models.model("DeepSeek-V3"), hardware.accelerator("H200")
     tensor = rlstep.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16)
     expert = rlstep.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16, expert_parallel=True)
-    assert tensor.kv_copies == 16 and expert.kv_copies == 1 and expert.replicated_bytes < 0.05 * expert.weight_bytes
+    assert tensor.kv_copies == 16 and expert.kv_copies == 1
+    assert tensor.replicated_bytes == 0 < expert.replicated_bytes < 0.05 * expert.weight_bytes
     assert step(expert).fit > 10 * step(replace(tensor, capacity="ignored")).fit > 0
     llama = rlstep.for_model(models.model("Llama-3.1-70B"), hardware.accelerator("H100 SXM"), gpus_per_copy=8)
     assert llama.kv_copies == 1 and rlstep.for_model(models.model("Llama-3.1-70B"), card, gpus=16, gpus_per_copy=16).kv_copies == 2

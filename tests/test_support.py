@@ -79,6 +79,16 @@ def test_a_multiple_is_whole_and_above_zero(bad):
     assert domain.multiple(64, 32, "width") == 64 and domain.multiple(X, 32, "width") is X
 
 
+@pytest.mark.parametrize("low, high, inside, outside, rule", [
+    (1, 8, (1, 4.5, 8), (0.99, 9), "between 1 and 8"), (None, 8, (-1e9, 8), (8.01,), "at most 8"),
+    (1, None, (1, 1e9), (0.99,), "at least 1")])
+def test_an_end_that_is_none_is_open(low, high, inside, outside, rule):
+    assert all(domain.between(value, low, high, "gpus") == value for value in inside)
+    for value in outside:
+        with pytest.raises(ValueError, match=f"gpus must be {rule}, got {value}"):
+            domain.between(value, low, high, "gpus")
+
+
 def test_some_asks_for_one_value_at_least():
     assert domain.some((x for x in (0, 1)), "load") == [0, 1]
     with pytest.raises(ValueError, match="load must hold at least one arrival, got none"):
@@ -90,7 +100,7 @@ def test_checks_pass_what_is_inside_unchanged():
     assert domain.positive(values, "x") is values
     assert domain.positive(X, "x") is X
     assert domain.positive(10**400, "x") == 10**400 and domain.positive(Fraction(10**400), "x") == 10**400
-    assert domain.fraction(0, "x", zero=True) == 0
+    assert [domain.fraction(x, "x", zero=True) for x in (0, 0.5, 1)] == [0, 0.5, 1] and domain.fraction(0.5, "x") == 0.5
     assert domain.whole(3.0, "x") == 3.0
 
 

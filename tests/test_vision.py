@@ -1,5 +1,6 @@
 """Vision: against an encoder that multiplies number by number, a public operator list, and the laws of growth."""
 import re
+from dataclasses import replace
 
 import pytest
 import sympy
@@ -70,9 +71,16 @@ def encoded(e, n, heads=2):
     return count.flops
 
 
-@pytest.mark.parametrize("n", [4, 8, 12])
-def test_encoder_flops_equal_those_of_a_pass_that_multiplies_number_by_number(n):
-    assert encoder_flops(TINY, n).total == encoded(TINY, n)
+@pytest.mark.parametrize("merge, n", [(2, 4), (2, 8), (2, 12), (1, 3), (3, 9), (3, 18)])
+def test_encoder_flops_equal_those_of_a_pass_that_multiplies_number_by_number(merge, n):
+    tiny = replace(TINY, merge=merge)
+    assert encoder_flops(tiny, n).total == encoded(tiny, n)
+
+
+@pytest.mark.parametrize("merge, n", [(2, 6), (3, 10), (3, 12)])
+def test_patches_that_leave_a_square_unfilled_are_refused(merge, n):
+    with pytest.raises(ValueError, match=f"patches must be a whole multiple of {merge**2} above 0, got {n}"):
+        encoder_flops(replace(TINY, merge=merge), n)
 
 
 def test_encoder_flops_equal_a_public_list_of_operators():

@@ -113,7 +113,7 @@ def between(value, low, high, name, unit=""):
     ValueError: gpus must be between 1 and 8, got 9
     """
     low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
-    rule = f"between {low:,} and {high:,}" if high < math.inf else f"at least {low:,}"
+    rule = f"at least {low:,}" if high == math.inf else f"at most {high:,}" if low == -math.inf else f"between {low:,} and {high:,}"
     return _require(value, name, unit, rule, lambda v: (v >= low) & (v <= high))
 
 

@@ -95,10 +95,9 @@ def growing_task(first_input, appended, output, rounds):
     Request(new=501, output=100, past=899)
     """
     domain.whole(first_input, "first_input", "tokens", least=1), domain.whole(appended, "appended", "tokens")
-    domain.whole(output, "output", "tokens", least=1)
-    step = [(0, 0)] + [(i * (output + appended), i * output + (i - 1) * appended - 1) for i in range(1, domain.whole(rounds, "rounds",
-        least=1))]
-    return [split(first_input + grown, first_input + kept if grown else 0, output) for grown, kept in step]
+    domain.whole(output, "output", "tokens", least=1), domain.whole(rounds, "rounds", least=1)
+    later = [first_input + i * (output + appended) for i in range(1, rounds)]
+    return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
 
 
 def retrieval_request(passages, passage_tokens, question_tokens, output):

@@ -71,4 +71,4 @@ def binary(value, digits=4):
     ('144 KiB', '7.812 MiB')
     """
     size, prefix = next(((s, p) for s, p in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")) if abs(value) >= s), (1, "B"))
-    return f"{number(value if size == 1 else value / size, digits)} {prefix}"
+    return f"{number(value / size, digits)} {prefix}"
