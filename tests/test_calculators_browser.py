@@ -205,14 +205,51 @@ def test_a_live_calculator_keeps_the_rules_of_accessibility_on_a_phone(scheme, o
         assert found == []
 
 
-@needs_python
-def test_where_python_cannot_be_fetched_the_page_says_so_and_keeps_the_drawn_result(browser, served):
-    context = browser.new_context()
-    page = context.new_page()
-    page.route("**/pyodide.asm.wasm", lambda route: route.abort())
-    page.goto(served + LISTED)
+def refused(page):
+    """Change an input and wait for the answer, which must be that Python did not run and the drawn result stays; the reason given."""
     before = page.locator("#calc-audio svg").count()
     page.locator("#calc-audio-buffer").fill("50")
     page.wait_for_function("document.getElementById('calc-audio').dataset.shown", timeout=60_000)
-    assert "Python did not run here" in page.locator("#calc-audio-error").inner_text() and page.locator("#calc-audio svg").count() == before
-    context.close()
+    text = page.locator("#calc-audio-error").inner_text()
+    assert text.startswith("Python did not run here: ") and page.locator("#calc-audio svg").count() == before
+    assert not page.locator("#calc-audio").get_attribute("aria-busy")
+    return text
+
+
+@needs_python
+@pytest.mark.parametrize(
+    "file", ["pyodide.mjs", "pyodide-lock.json", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "lib.zip"]
+)
+@pytest.mark.parametrize("trouble", ["cut off", "missing", "damaged"])
+def test_where_python_cannot_be_fetched_the_page_says_so_and_keeps_the_drawn_result(file, trouble, opened):
+    page = opened(LISTED)
+    kinds = {"mjs": "text/javascript", "json": "application/json", "wasm": "application/wasm", "zip": "application/zip"}
+    ends = {
+        "cut off": lambda route: route.abort(),
+        "missing": lambda route: route.fulfill(status=404, body="no such file"),
+        "damaged": lambda route: route.fulfill(body="<damaged", content_type=kinds[file.rpartition(".")[2]]),
+    }
+    page.route(f"**/{file}*", ends[trouble])
+    refused(page)
+    page.context.close()
+
+
+@needs_python
+def test_python_that_breaks_off_late_is_noticed_and_the_next_change_tries_again(opened, served):
+    """The program of Python comes last, when all else is there and nobody but Pyodide listens."""
+    page, held, came = opened(LISTED), [], set()
+    page.route("**/pyodide.asm.wasm", lambda route: held.append(route))
+    page.on("requestfinished", lambda r: came.add(urlsplit(r.url).path.rpartition("/")[2]))
+    page.locator("#calc-audio-buffer").fill("40")
+    for _ in range(300):
+        page.wait_for_timeout(100)
+        if held and came >= {"pyodide.asm.mjs", "python_stdlib.zip", "lib.zip"}:
+            break
+    page.wait_for_timeout(1000)
+    held.pop().abort()
+    page.wait_for_function("document.getElementById('calc-audio').dataset.shown", timeout=60_000)
+    assert "Python did not run here: " in page.locator("#calc-audio-error").inner_text()
+    page.unroute("**/pyodide.asm.wasm")
+    text = change(page, "audio", "buffer", "50")
+    assert not page.locator("#calc-audio-error").is_visible() and text == CALCULATORS["audio"].answer({"buffer": "50"})["text"]
+    page.context.close()

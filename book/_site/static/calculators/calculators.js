@@ -8,9 +8,13 @@
   const waiting = new Map();
   function ask(name, inputs, version) {
     if (!worker) {
-      const fail = (text) => { waiting.forEach((done) => done({ failed: text })); waiting.clear(); worker = null; };
-      worker = new Worker(new URL(`worker.mjs?v=${version}`, here), { type: "module" });
-      worker.onmessage = ({ data }) => { waiting.get(data.id)?.(data); waiting.delete(data.id); };
+      const started = worker = new Worker(new URL(`worker.mjs?v=${version}`, here), { type: "module" });
+      const fail = (text) => {                                // the next change starts anew
+        if (worker != started) return;
+        worker.terminate(); worker = null;
+        waiting.forEach((done) => done({ failed: text })); waiting.clear();
+      };
+      worker.onmessage = ({ data }) => { if (data.failed) return fail(data.failed); waiting.get(data.id)?.(data); waiting.delete(data.id); };
       worker.onerror = (event) => fail(event.message || "the worker could not be loaded");
     }
     return new Promise((done) => { waiting.set(++asked, done); worker.postMessage({ id: asked, name, inputs }); });
@@ -73,7 +77,7 @@
       form.removeAttribute("aria-busy");
       if (failed) {
         complain(form, `Python did not run here: ${failed}`);
-        note.textContent = "The result above is the one drawn when the book was built, or the last one computed.";
+        note.textContent = "The result above is the one drawn when the book was built, or the last one computed. A change of an input tries again.";
       } else if (answer.error) {
         complain(form, answer.error, answer.field);
         text.textContent = `No result: ${answer.error}.`;

@@ -1,9 +1,15 @@
 // Runs the book's library: {id, name, inputs} in, {id, answer} or {id, failed} out. Started by calculators.js on the first input.
 import { loadPyodide } from "../../lite/static/pyodide/pyodide.mjs";
 
-// Pyodide waits for ever where one of its files does not come: the failure is then a rejection that nobody handles.
-const broken = new Promise((_, reject) => { self.onunhandledrejection = (event) => reject(event.reason); });
+// Pyodide waits for ever where one of its files does not come or is damaged, and may say so to the console alone: so what it asks for is watched.
+let fail;
+const broken = new Promise((_, reject) => { fail = reject; });
 broken.catch(() => {});
+self.onunhandledrejection = (event) => fail(event.reason);
+for (const [owner, name] of [[self, "fetch"], [WebAssembly, "instantiate"], [WebAssembly, "instantiateStreaming"]]) {
+  const plain = owner[name].bind(owner);
+  owner[name] = (...what) => { const coming = plain(...what); coming.catch(fail); return coming; };
+}
 
 const ready = (async () => {
   const library = fetch(new URL("lib.zip" + self.location.search, self.location.href));
