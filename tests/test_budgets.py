@@ -131,7 +131,8 @@ def test_budget_formulas_take_symbols():
 
 def test_reports_name_devices_that_the_hardware_table_knows():
     known = {row["item"] for row in table("hardware")}
-    assert {report.device for report in budgets.training_reports().values()} - {None} <= known
+    devices = {name: report.device for name, report in budgets.training_reports().items()}
+    assert {*devices.values()} - {None} <= known and devices["Llama 1 7B"] == "A100 80GB"
 
 
 def test_reported_sizes_lie_beside_the_exact_counts():

@@ -47,6 +47,13 @@ def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, sc
     assert tuple(ced_prefill_flops(small, tokens, 2)) == counted(small, tokens, 2)
 
 
+def test_four_of_five_decoder_index_layers_score_16384_positions_at_most():
+    unlimited = replace(FLASH, index_scope=10**6)
+    dropped = sum(t - 16_384 for t in range(40_000 - 127, 40_001))       # by each of the last 128 tokens
+    per_position = 2 * FLASH.index_heads * FLASH.index_width
+    assert ced_prefill_flops(unlimited, 40_000).decoder - ced_prefill_flops(FLASH, 40_000).decoder == 4 * per_position * dropped
+
+
 def test_stage_totals_published_for_8192_tokens():
     assert [round(x / 1e12, 3) for x in ced_prefill_flops(FLASH, 8192)] == [141.727, 0.044, 2.175, 0.001]
 

@@ -128,6 +128,12 @@ def test_impossible_input_is_refused(call):
         call()
 
 
+@pytest.mark.parametrize("time", [-0.5, 30.5])
+def test_an_instant_outside_the_path_is_answered_with_its_ends(time):
+    with pytest.raises(ValueError, match=rf"time \(s\) must lie between 0 and 30, got {time}"):
+        fluid.backlog_at([(0, 0), (20, 10), (30, 0)], time)
+
+
 def step_bytes_by_hand(batch, context):
     """Qwen3-8B, from its published shape: weights but the embedding table, then per sequence old KV, new KV and one embedding row."""
     per_layer = 4096 * (4096 + 1024 + 1024) + 4096 * 4096 + 3 * 4096 * 12288 + 2 * 4096 + 2 * 128

@@ -54,6 +54,8 @@ def test_events_out_of_order_are_refused():
         metrics.ttft(2.0, 1.0)
     with pytest.raises(ValueError, match="first token"):
         metrics.ttft(0.0, float("nan"))
+    with pytest.raises(ValueError, match=r"^arrival \(s\) must be finite"):
+        metrics.ttft(float("nan"), 1.0)
 
 
 def test_chunks_hide_the_pace_of_their_tokens():

@@ -344,6 +344,8 @@ def test_latent_cache_is_not_split_by_tensor_parallelism():
     expert = rlstep.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16, expert_parallel=True)
     assert tensor.kv_copies == 16 and expert.kv_copies == 1
     assert tensor.replicated_bytes == 0 < expert.replicated_bytes < 0.05 * expert.weight_bytes
+    wide = rlstep.for_model(v3, card, bytes_per_parameter=2, gpus=16, gpus_per_copy=16)
+    assert wide.expert_bytes == 2 * tensor.expert_bytes == 2 * 58 * 256 * 3 * 7168 * 2048        # routed experts alone
     assert step(expert).fit > 10 * step(replace(tensor, capacity="ignored")).fit > 0
     llama = rlstep.for_model(models.model("Llama-3.1-70B"), hardware.accelerator("H100 SXM"), gpus_per_copy=8)
     assert llama.kv_copies == 1 and rlstep.for_model(models.model("Llama-3.1-70B"), card, gpus=16, gpus_per_copy=16).kv_copies == 2
@@ -383,6 +385,13 @@ def test_a_distribution_keeps_its_shape_when_rescaled():
     assert at.rollout_seconds == pytest.approx(at.learning_seconds, rel=1e-9)
 
 
+def test_a_model_without_a_cache_crosses_where_memory_sets_no_end():
+    config = RLStep(kv_bytes=0, state_bytes=1e6, pair_flops=0, prompts=8, group=1)
+    assert rlstep.crossover_length(config) == rlstep.crossover_length(replace(config, capacity="ignored"))
+    near, beyond = (replace(config, optimizer_bytes=28 * times) for times in (580_000, 590_000))    # it moves with the optimizer's bytes
+    assert rlstep.crossover_length(near) < 2**20 < rlstep.crossover_length(config) * 590_000 and rlstep.crossover_length(beyond) is None
+
+
 def test_no_crossover_is_none():
     assert rlstep.crossover_length(RLStep(prompts=1, group=1, optimizer_bytes=0)) is None
     assert rlstep.crossover_length(RLStep(mbu=1, decode_bound="memory", kv_bytes=1, mfu=0.01)) is None
@@ -404,6 +413,13 @@ def test_prices_by_hand():
     assert prices.forward is None
     assert rlstep.token_prices(replace(result, forward_tokens=1), 3.0).forward == 0       # one token that took no time
     assert rlstep.metered_dollars(result, rlstep.Prices(1.0, 2.0, None)) == pytest.approx(3 * 1024 * 4096 / 1e6)
+
+
+def test_prices_of_a_sweep_are_those_of_its_rows():
+    swept = rlstep.token_prices(rlstep.sweep(RLStep(prompt_tokens=400, prompts=numpy.array([8, 64, 128]))), 2.0)
+    single = [rlstep.token_prices(step(RLStep(prompt_tokens=400, prompts=prompts)), 2.0) for prompts in (8, 64, 128)]
+    for name in ("sampled", "trained", "forward"):
+        assert getattr(swept, name).tolist() == pytest.approx([getattr(prices, name) for prices in single], rel=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ must raise

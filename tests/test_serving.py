@@ -155,6 +155,13 @@ def test_event_skipping_equals_step_by_step_to_the_last_digit(situation):
     assert fast.events <= slow.steps
 
 
+@pytest.mark.parametrize("paid", range(6))
+def test_one_cost_above_nothing_is_enough_for_a_step(paid):
+    assert StepTime(*(int(place == paid) for place in range(6)), peak=1, bandwidth=1).span(1, 1, 1) > 0
+    with pytest.raises(ValueError, match="time of a step"):
+        StepTime(0, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+
+
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers(1, 100), st.integers(0, 10**6), st.integers(0, 200), st.sampled_from(["sum", "max"]),
        st.lists(st.integers(0, 1000), min_size=6, max_size=6))
