@@ -123,6 +123,10 @@ def test_twice_the_experts_double_the_weights_and_leave_the_expert_work():
     assert budgets.expert_training_flops(twice) == budgets.expert_training_flops(shape)
 
 
+def test_rent_counts_parts_of_an_hour():
+    assert budgets.rental_dollars(5400, 3) == 4.5 and budgets.rental_dollars(36, 2.5) == pytest.approx(0.025)
+
+
 def test_budget_formulas_take_symbols():
     extra, saving = sympy.symbols("extra saving", positive=True)
     assert budgets.break_even_tasks(extra, saving) == extra / saving

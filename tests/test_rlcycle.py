@@ -132,6 +132,7 @@ def test_spare_staleness_is_used_up_by_a_slow_learner_only():
     assert rlcycle.lags(slow_learner, 40, staleness=6)[-10:] == (6,) * 10
     assert rlcycle.lags(slow_rollout, 40, staleness=6)[-10:] == (1,) * 10
     assert rlcycle.staleness_needed(slow_learner) == rlcycle.staleness_needed(slow_rollout) == 1
+    assert rlcycle.staleness_needed(loop(7)) == rlcycle.staleness_needed(loop(7, 0)) == 0       # one role that takes time waits for none
 
 
 def test_in_a_synchronous_cycle_nothing_of_the_next_round_overlaps():

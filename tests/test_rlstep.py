@@ -436,6 +436,7 @@ def test_prices_of_a_sweep_are_those_of_its_rows():
     ({"kept_samples": 1025}, "kept_samples"), ({"kept_samples": 0}, "kept_samples"), ({"teachers": -1}, "teachers"),
     ({"head_parameters": 9 * 10**9}, "head_parameters"),
     ({"first_token": "free"}, "first_token"), ({"first_token": "prefill", "completion": 0.5}, "completion"),
+    ({"first_token": "prefill", "completion": ((0.5, 0.5), (0.5, 100))}, "completion less the first token"),
     ({"prefill_head": "first"}, "prefill_head"),
     ({"prefill_head": "last"}, "head_parameters"), ({"pass_head": "labels"}, "head_parameters"), ({"pass_head": "none"}, "pass_head")])
 def test_bad_configurations_are_refused_by_name(changes, name):

@@ -71,6 +71,13 @@ def test_utilisation_undoes_the_time(amount, rate, share):
     assert mfu(amount, compute_seconds(amount, rate), rate) <= 1
 
 
+@pytest.mark.parametrize("share", [mfu, mbu])
+def test_a_share_above_the_roof_by_rounding_is_the_roof_and_by_more_is_refused(share):
+    assert share(1 + 1e-12, 1, 1) == 1 and list(share(numpy.array([1 + 1e-12, 0.5]), 1, 1)) == [1, 0.5]
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        share(1 + 2e-9, 1, 1)
+
+
 def test_faster_than_the_machine_is_refused():
     for utilisation, name in ((mfu, "mfu"), (mbu, "mbu")):
         with pytest.raises(ValueError, match=name):

@@ -89,6 +89,17 @@ def test_an_end_that_is_none_is_open(low, high, inside, outside, rule):
             domain.between(value, low, high, "gpus")
 
 
+@pytest.mark.parametrize("bad", [-1, -1e-9, 1.0000001, 2])
+def test_a_share_that_may_be_zero_is_still_no_other_value(bad):
+    with pytest.raises(ValueError, match=f"share must be between 0 and 1, got {bad}"):
+        domain.fraction(bad, "share", zero=True)
+
+
+def test_a_matrix_is_no_number():
+    with pytest.raises(ValueError, match="speed must be a number"):
+        domain.positive(sympy.Matrix([[X]]), "speed")
+
+
 def test_some_asks_for_one_value_at_least():
     assert domain.some((x for x in (0, 1)), "load") == [0, 1]
     with pytest.raises(ValueError, match="load must hold at least one arrival, got none"):
@@ -105,7 +116,8 @@ def test_checks_pass_what_is_inside_unchanged():
 
 
 @pytest.mark.parametrize("value, digits, text", [
-    (0, 4, "0"), (21.0, 4, "21"), (2741.77, 5, "2,741.8"), (0.000081, 2, "0.000081"), (9.9999, 3, "10.0"), (-0.5, 2, "−0.50"),
+    (0, 4, "0"), (21.0, 4, "21"), (2741.77, 5, "2,741.8"), (0.000081, 2, "0.000081"), (0.0000015, 2, "0.0000015"),
+    (9.9999, 3, "10.0"), (-0.5, 2, "−0.50"),
     (1e13, 3, "1.00 × 10¹³"), (7.830392e15, 4, "7.830 × 10¹⁵"), (1.5e-9, 2, "1.5 × 10⁻⁹"), (8190735360, 4, "8,190,735,360"),
     (None, 4, "n/a"), ("fits", 4, "fits")])
 def test_number(value, digits, text):

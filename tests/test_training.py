@@ -404,6 +404,8 @@ def test_adapters_go_only_where_a_matrix_is():
         transformer(QWEN, 8, lora_on=("query",))
     with pytest.raises(ValueError, match="tokens - labels"):
         transformer(QWEN, 8, labels=9)
+    with pytest.raises(ValueError, match=r"labels \(tokens\) must be a whole number of at least 1, got 0"):
+        transformer(QWEN, 8, labels=0)
 
 
 def kept_per_token(m):
