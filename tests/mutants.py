@@ -158,10 +158,11 @@ def main():
     survivors = [(fault[0], *lines) for fault, lines in zip(faults, outcomes) if lines]
     for module, (total, alive) in {m: (sum(f[0] == m for f in faults), sum(s[0] == m for s in survivors)) for m in chosen.modules}.items():
         print(f"{module:12s} {total - alive:4d} of {total:4d} found")
+    reasons = known()
     for survivor in survivors:
-        print("survived:", *survivor, known().get(survivor, "NOT EXPLAINED"), sep="\n    ")
-    found, explained = len(faults) - len(survivors), sum(survivor in known() for survivor in survivors)
-    share = found / (len(faults) - explained)
+        print("survived:", *survivor, reasons.get(survivor, "NOT EXPLAINED"), sep="\n    ")
+    found, explained = len(faults) - len(survivors), sum(survivor in reasons for survivor in survivors)
+    share = found / (len(faults) - explained) if explained < len(faults) else 1
     print(f"{found} of {len(faults)} faults found, {explained} that change nothing a test could see left out: {share:.1%}; drawn from "
           f"{possible} places with seed {chosen.seed}, in {(time.monotonic() - start) / 60:.0f} minutes")
     sys.exit(share < GOAL)

@@ -70,7 +70,7 @@ def code(nb):
 def needs(source):
     """What a cell needs beside the library and the packages of the list: other modules, files, commands of the shell."""
     yield from re.findall(r"^\s*[%!].*", source, re.MULTILINE)
-    for node in ast.walk(ast.parse(re.sub(r"^\s*[%!].*$", "pass", source, flags=re.MULTILINE))):
+    for node in ast.walk(ast.parse(notebooks.python(source))):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name.partition(".")[0] not in ALLOWED)
         elif isinstance(node, ast.ImportFrom) and (node.level or node.module.partition(".")[0] not in ALLOWED):
