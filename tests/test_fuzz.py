@@ -246,6 +246,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "window": (window, []),
     "client": (client, []),
     "small_window": (st.builds(arrivals.Window, st.floats(0, 20), st.floats(0, 20), mix), []),
+    "spell": (st.tuples(st.floats(0, 20), st.floats(0, 20)), [(-1, 1), (1, -1), (NAN, 1), (1, INF), ("1", 1), (1, None)]),
     "of": (st.just(lambda r: r.new), []),
     "times": (times, [[-1, NAN]]),
     "events": (events, []),

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-from .domain import finite, nonnegative, positive, whole
+from .domain import between, finite, nonnegative, positive, whole
 from .generic import total
 from .requests import Request, decode_steps, mean_decode_context
 
@@ -102,6 +102,17 @@ class Arrival(NamedTuple):
     client: str = ""
 
 
+def _expected(rate, seconds):
+    """Requests to expect in a span (a float); a list of more than a hundred million of them would not end."""
+    rate, seconds = float(nonnegative(rate, "rate", "requests/s")), float(nonnegative(seconds, "seconds", "s"))
+    return between(rate * seconds, 0, 10**8, "rate x seconds", "requests")
+
+
+def _variation(cv):
+    """A coefficient of variation for which Gamma gaps can be drawn: beyond these the draws run out of digits, or never end."""
+    return float(between(cv, 1e-4, 1000, "cv"))
+
+
 def uniform_times(rate, seconds, start=0):
     """Arrival times at equal distances (s), the first at ``start``: rate x seconds of them, rounded.
 
@@ -111,8 +122,7 @@ def uniform_times(rate, seconds, start=0):
     >>> uniform_times(4, 1)
     [0.0, 0.25, 0.5, 0.75]
     """
-    count = round(nonnegative(rate, "rate", "requests/s") * nonnegative(seconds, "seconds", "s"))
-    finite(start, "start", "s")
+    count, rate, start = round(_expected(rate, seconds)), nonnegative(rate, "rate", "requests/s"), finite(start, "start", "s")
     return [start + i / rate for i in range(count)]
 
 
@@ -127,10 +137,39 @@ def poisson_times(rate, seconds, seed, start=0):
     return gamma_times(rate, 1, seconds, seed, start)
 
 
-def gamma_times(rate, cv, seconds, seed, start=0):
-    """Arrival times with independent Gamma gaps of mean 1/rate (s), after a gap at the start.
+def renewal_times(spans, cv, seed, start=0):
+    """Arrival times (s) of one source with Gamma gaps through spans of time in a row: a list for each span.
 
-    Equation: gaps of shape 1/cv^2 and scale cv^2/rate.
+    The gaps are independent in *operational time*, which counts expected requests: it runs at the rate of the moment and stands
+    still where the rate is 0. So a gap that begins in one span ends in a later one, and nothing restarts in between. The first is
+    what remains of a gap at a moment chosen at random (of a gap in proportion to its length, a uniform share): with that, any
+    stretch holds rate x seconds requests on average, however short it is and however bursty the source.
+
+    Equation: operational time = sum of rate x seconds; gaps there of shape 1/cv^2 and mean 1.
+    Parameters: spans, pairs of seconds (s) and rate (requests/s); cv, coefficient of variation of the gaps; seed of the draws; start (s).
+    Source: kleinrock1975queueing, for what remains of a gap.
+
+    >>> [len(times) for times in renewal_times([(60, 4), (60, 0), (60, 1)], cv=0.01, seed=1)]
+    [240, 0, 60]
+    """
+    shape, rng = 1 / _variation(cv) ** 2, random.Random(seed)
+    gap = lambda: rng.gammavariate(shape, 1 / shape)
+    ahead = gap() if cv == 1 else rng.random() * rng.gammavariate(shape + 1, 1 / shape)      # exponential gaps remember nothing
+    begin, drawn = float(finite(start, "start", "s")), []
+    for seconds, rate in spans:
+        room, times = _expected(rate, seconds), []
+        while ahead < room:
+            times.append(begin + ahead / float(rate))
+            ahead += gap()
+        begin, ahead = begin + float(seconds), ahead - room
+        drawn.append(times)
+    return drawn
+
+
+def gamma_times(rate, cv, seconds, seed, start=0):
+    """Arrival times with independent Gamma gaps of mean 1/rate (s), of a source that has been sending for long.
+
+    Equation: gaps of shape 1/cv^2 and scale cv^2/rate; the first is what remains of one, see `renewal_times`.
     Parameters: rate (requests/s); cv, coefficient of variation of the gaps: 1 is the Poisson process, above it arrivals cluster, as in
     production traces, below it they are more even; seconds, length of the span; seed of the draws; start (s).
     Source: wang2025burstgpt, xiang2025servegen, for the shape.
@@ -138,31 +177,28 @@ def gamma_times(rate, cv, seconds, seed, start=0):
     >>> 1.8 < gap_cv(gamma_times(4, 2, 10000, seed=1)) < 2.2
     True
     """
-    positive(rate, "rate", "requests/s"), positive(cv, "cv"), nonnegative(seconds, "seconds", "s")
-    rng, times, now = random.Random(seed), [], float(finite(start, "start", "s"))
-    while (now := now + rng.gammavariate(1 / cv**2, cv**2 / rate)) < start + seconds:
-        times.append(now)
-    return times
+    return renewal_times([(seconds, positive(rate, "rate", "requests/s"))], cv, seed, start)[0]
 
 
 def on_off_times(rate, on, off, seconds, seed=None, start=0):
     """Arrival times of a source that sends for a spell, is silent for another, and so on (s).
 
+    One stream runs through all spells and stands still in between, so spells shorter than a gap keep the rate too.
+
     Equation: mean rate over whole periods = rate x on/(on + off).
-    Parameters: rate while it sends (requests/s); on, off: lengths of the spells (s); seconds, length of the span; seed: with one each
-    spell is Poisson, without one evenly spaced; start (s).
+    Parameters: rate while it sends (requests/s); on, off: lengths of the spells (s); seconds, length of the span; seed: with one the
+    stream is Poisson, without one evenly spaced; start (s).
 
     >>> on_off_times(2, on=1, off=2, seconds=5)
     [0.0, 0.5, 3.0, 3.5]
     """
-    positive(rate, "rate", "requests/s"), positive(on, "on", "s"), nonnegative(off, "off", "s"), nonnegative(seconds, "seconds", "s")
-    finite(start, "start", "s")
-    times, begin, spell = [], 0, 0
-    while begin < seconds:
-        length, at = min(on, seconds - begin), start + begin
-        times += uniform_times(rate, length, at) if seed is None else poisson_times(rate, length, f"{seed}/{spell}", at)
-        begin, spell = begin + on + off, spell + 1
-    return times
+    rate, on, off = float(positive(rate, "rate", "requests/s")), float(positive(on, "on", "s")), float(nonnegative(off, "off", "s"))
+    period, seconds, start = finite(on + off, "on + off", "s"), float(nonnegative(seconds, "seconds", "s")), finite(start, "start", "s")
+    sending = (seconds - seconds % period) * (on / period) + min(on, seconds % period)
+    held = positive(rate * on, "rate x on", "requests/spell")
+    expected = _expected(rate, sending)
+    stream = uniform_times(1, expected) if seed is None else poisson_times(1, expected, seed)
+    return [start + spell * period + into / rate for spell, into in (divmod(t, held) for t in stream)]
 
 
 def replayed_times(times):
@@ -215,6 +251,21 @@ def sampled(window, times, seed, client=""):
     return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
 
 
+def random_arrivals(windows, cv, seed, client=""):
+    """Arrivals of one source with Gamma gaps through windows in a row, each request drawn from the mix of its window.
+
+    Parameters: windows; cv, coefficient of variation of the gaps, see `renewal_times`; seed of the draws; client, name of the sender.
+    Returns: list of Arrival.
+
+    >>> mix = ((Request(500, 300), 1),)
+    >>> [a.time < 60 for a in random_arrivals([Window(60, 0, mix), Window(60, 1, mix)], cv=3, seed=1)][:2]
+    [False, False]
+    """
+    windows = list(windows)
+    streams = renewal_times([(w.seconds, w.rate) for w in windows], cv, seed)
+    return [a for k, (w, times) in enumerate(zip(windows, streams)) for a in sampled(w, times, f"{seed}/{k}", client)]
+
+
 @dataclass(frozen=True)
 class Client:
     """A source of requests with a stable shape and a rate of its own that moves from window to window.
@@ -229,14 +280,15 @@ class Client:
     def __post_init__(self):
         for rate in self.rates:
             Window(0, rate, self.mix)
-        positive(self.cv, "cv")
+        _variation(self.cv)
 
 
 def client_arrivals(clients, seconds, seed):
     """Arrivals of several clients over windows of ``seconds`` each, merged in time.
 
     Each client is generated apart, with its own rate, burstiness and mix, and the streams are superposed: the overall mix then
-    shifts with the composition of clients even where no client changes its shape. A client of rate 0 is silent.
+    shifts with the composition of clients even where no client changes its shape. A client's gaps run on from window to window, and
+    each window holds rate x seconds of its requests on average; where its rate is 0 it is silent.
 
     Parameters: clients; seconds, length of each window (s); seed of the draws.
     Returns: list of Arrival.
@@ -248,10 +300,8 @@ def client_arrivals(clients, seconds, seed):
     """
     arrivals = []
     for client in clients:
-        for k, rate in enumerate(client.rates):
-            key = f"{seed}/{client.name}/{k}"
-            times = gamma_times(rate, client.cv, seconds, key, k * seconds) if rate else []
-            arrivals += sampled(Window(seconds, rate, client.mix), times, key, client.name)
+        windows = [Window(seconds, rate, client.mix) for rate in client.rates]
+        arrivals += random_arrivals(windows, client.cv, f"{seed}/{client.name}", client.name)
     return sorted(arrivals, key=lambda a: a.time)
 
 

@@ -283,7 +283,7 @@ def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model,
     lengths = {name: given.pop(name) for name in SHAPES}
     windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
     between(round(2 * rate * seconds), 1, 2000, "2 x rate x seconds", "requests")
-    load = tuple(_random_load(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
+    load = tuple(arrivals.random_arrivals(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
     engine = serving.Engine(**given)
     run = serving.serve(load, engine, steptime.step_time(models.model(model), hardware.accelerator(accelerator), mfu, mbu, form))
     waiting = _outstanding(run)
@@ -307,15 +307,6 @@ def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model,
     return result(
         text, found, _serving_verdicts(found, windows, measured), [_serving_table(found, measured)], _serving_plots(run, engine, waiting)
     )
-
-
-def _random_load(windows, cv, seed):
-    starts = [sum(w.seconds for w in windows[:k]) for k in range(len(windows))]
-    return [
-        a
-        for k, (w, start) in enumerate(zip(windows, starts))
-        for a in arrivals.sampled(w, arrivals.gamma_times(w.rate, cv, w.seconds, f"{seed}/{k}", start), f"{seed}/{k}")
-    ]
 
 
 def _outstanding(run):
