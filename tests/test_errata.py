@@ -6,8 +6,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from workloads import ledger, rlstep
+from workloads import arrivals, ledger, rlstep
 from workloads.page import in_unit
+from workloads.requests import Request
 
 ROOT = Path(__file__).parents[1]
 
@@ -137,3 +138,14 @@ def test_erratum_sums_of_the_three_products():
              re.findall(r"\$(\w) \\times (\w)\$ sums of \$(\w)\$ terms(?:, one a token,)? for \$(\w+)\$", said)}
     assert found == {name: (a[0] + b[1], a[1]) for name, (a, b) in products.items()}
     assert all(a[1] == b[0] for a, b in products.values())
+
+
+def test_erratum_windows_that_began_anew():
+    """Bounds of four standard errors; a count of n requests in a long stretch scatters by cv times the root of n."""
+    mix = ((Request(500, 300), 1),)
+    slow = [arrivals.Client(f"c{i}", mix, rates=(0.05,) * 60, cv=4) for i in range(20)]
+    assert sum(w.rate * w.seconds for w in arrivals.windows_of(slow, 60)) == pytest.approx(3600)
+    assert len(arrivals.client_arrivals(slow, 60, seed=1)) == pytest.approx(3600, abs=4 * 4 * 3600**0.5)
+    minutes, draws = [arrivals.Window(60, 4, mix)] * 2, 200
+    sent = sum(len(arrivals.random_arrivals(minutes, 10, seed)) for seed in range(draws)) / draws
+    assert sent == pytest.approx(480, abs=4 * 10 * (480 / draws) ** 0.5)             # 99 more where each minute begins anew
