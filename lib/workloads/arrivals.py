@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-from .domain import between, finite, nonnegative, positive, whole
+from .domain import between, finite, formula, nonnegative, positive, whole
 from .generic import total
 from .requests import Request, decode_steps, mean_decode_context
 
@@ -32,6 +32,7 @@ class Window:
         positive(sum(weights), "sum of the weights of the mix")
 
 
+@formula
 def mix_mean(window, of):
     """Mean of ``of(request)`` over the mix of a window (in its unit), exact where its values are whole (a Fraction).
 
@@ -44,6 +45,7 @@ def mix_mean(window, of):
     return total(weight * Fraction(of(request)) for request, weight in window.mix) / sum(weight for _, weight in window.mix)
 
 
+@formula
 def input_rate(window):
     """New input tokens that arrive per second in a window (tokens/s).
 
@@ -55,6 +57,7 @@ def input_rate(window):
     return float(window.rate * mix_mean(window, lambda r: r.new))
 
 
+@formula
 def step_rate(window):
     """Decode steps that arrive per second in a window (request steps/s).
 
@@ -66,6 +69,7 @@ def step_rate(window):
     return float(window.rate * mix_mean(window, decode_steps))
 
 
+@formula
 def mean_step_context(window):
     """Mean context over all decode steps of a window (tokens): each request counts with its number of steps.
 
@@ -79,6 +83,7 @@ def mean_step_context(window):
     return float(context / positive(mix_mean(window, decode_steps), "decode steps of the mix", "steps/request"))
 
 
+@formula
 def overall_mean(windows, of):
     """Mean of ``of(request)`` over all requests of several windows (in its unit): each window counts with its number of requests.
 
@@ -113,6 +118,7 @@ def _variation(cv):
     return float(between(cv, 1e-4, 1000, "cv"))
 
 
+@formula
 def uniform_times(rate, seconds, start=0):
     """Arrival times at equal distances (s), the first at ``start``: rate x seconds of them, rounded.
 
@@ -126,6 +132,7 @@ def uniform_times(rate, seconds, start=0):
     return [start + i / rate for i in range(count)]
 
 
+@formula
 def poisson_times(rate, seconds, seed, start=0):
     """Arrival times of a Poisson process (s): independent exponential gaps of mean 1/rate, which vary as much as their mean.
 
@@ -137,6 +144,7 @@ def poisson_times(rate, seconds, seed, start=0):
     return gamma_times(rate, 1, seconds, seed, start)
 
 
+@formula
 def renewal_times(spans, cv, seed, start=0):
     """Arrival times (s) of one source with Gamma gaps through spans of time in a row: a list for each span.
 
@@ -166,6 +174,7 @@ def renewal_times(spans, cv, seed, start=0):
     return drawn
 
 
+@formula
 def gamma_times(rate, cv, seconds, seed, start=0):
     """Arrival times with independent Gamma gaps of mean 1/rate (s), of a source that has been sending for long.
 
@@ -180,6 +189,7 @@ def gamma_times(rate, cv, seconds, seed, start=0):
     return renewal_times([(seconds, positive(rate, "rate", "requests/s"))], cv, seed, start)[0]
 
 
+@formula
 def on_off_times(rate, on, off, seconds, seed=None, start=0):
     """Arrival times of a source that sends for a spell, is silent for another, and so on (s).
 
@@ -201,6 +211,7 @@ def on_off_times(rate, on, off, seconds, seed=None, start=0):
     return [start + spell * period + into / rate for spell, into in (divmod(t, held) for t in stream)]
 
 
+@formula
 def replayed_times(times):
     """A recorded list of arrival times (s), checked.
 
@@ -216,6 +227,7 @@ def replayed_times(times):
     return times
 
 
+@formula
 def interleaved(windows):
     """Arrivals of several windows in a row, evenly spaced, types in turn by their weights: exact counts, no randomness.
 
@@ -235,6 +247,7 @@ def interleaved(windows):
     return arrivals
 
 
+@formula
 def sampled(window, times, seed, client=""):
     """Arrivals at the given times with types drawn from the mix of the window, whole requests at a time.
 
@@ -251,6 +264,7 @@ def sampled(window, times, seed, client=""):
     return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
 
 
+@formula
 def random_arrivals(windows, cv, seed, client=""):
     """Arrivals of one source with Gamma gaps through windows in a row, each request drawn from the mix of its window.
 
@@ -283,6 +297,7 @@ class Client:
         _variation(self.cv)
 
 
+@formula
 def client_arrivals(clients, seconds, seed):
     """Arrivals of several clients over windows of ``seconds`` each, merged in time.
 
@@ -305,6 +320,7 @@ def client_arrivals(clients, seconds, seed):
     return sorted(arrivals, key=lambda a: a.time)
 
 
+@formula
 def windows_of(clients, seconds):
     """The windows that a set of clients adds up to: rates summed, mixes weighted by the clients' rates.
 
@@ -327,6 +343,7 @@ def windows_of(clients, seconds):
     return windows
 
 
+@formula
 def gap_cv(times):
     """Coefficient of variation of the gaps between arrivals (a ratio): 0 even, 1 Poisson, above 1 bursty.
 
@@ -343,6 +360,7 @@ def gap_cv(times):
     return (total((g - mean) ** 2 for g in gaps) / len(gaps)) ** 0.5 / mean
 
 
+@formula
 def counts(times, seconds, bins):
     """Arrivals (count) in each of ``bins`` equal parts of [0, seconds).
 

@@ -8,6 +8,7 @@ from . import domain
 from .generic import total
 
 
+@domain.formula
 def cost_per_success(cost, success):
     """Average cost of one success when failures are repeated, in the unit of ``cost``.
 
@@ -39,9 +40,9 @@ class Attempts:
     spent: float
 
     def __post_init__(self):
-        domain.whole(self.tried, "tried", "attempts", least=1)
-        domain.whole(self.solved, "solved", "attempts")
-        domain.nonnegative(self.spent, "spent")
+        domain.keep(self, domain.whole, "attempts", "tried", least=1)
+        domain.keep(self, domain.whole, "attempts", "solved")
+        domain.keep(self, domain.nonnegative, "", "spent")
         if self.solved > self.tried:
             raise ValueError(f"solved (attempts) must be at most tried ({self.tried}), got {self.solved!r}")
 
@@ -69,6 +70,7 @@ class Attempts:
         return 1 - (1 - confidence) ** (1 / self.tried)
 
 
+@domain.formula
 def success_ratio_needed(new_cost, old_cost):
     """Factor by which the success rate must rise to repay a dearer attempt, a ratio.
 
@@ -84,6 +86,7 @@ def success_ratio_needed(new_cost, old_cost):
     return domain.nonnegative(new_cost, "new_cost") / domain.positive(old_cost, "old_cost")
 
 
+@domain.formula
 def break_even_success(new_cost, old_cost, old_success):
     """Success rate at which a method costs as much per success as the old one, a fraction.
 
@@ -100,6 +103,7 @@ def break_even_success(new_cost, old_cost, old_success):
     return domain.fraction(needed, "success rate that repays new_cost")
 
 
+@domain.formula
 def cost_ratio(price, usage, old_success, new_success):
     """New cost per success over the old one, when price, usage and success all change.
 
@@ -116,6 +120,7 @@ def cost_ratio(price, usage, old_success, new_success):
     return attempt * domain.fraction(old_success, "old_success") / domain.fraction(new_success, "new_success")
 
 
+@domain.formula
 def all_fail(success, attempts, correlation=0):
     """Probability that this many attempts at one task all fail, a fraction.
 
@@ -139,6 +144,7 @@ def all_fail(success, attempts, correlation=0):
     return chance
 
 
+@domain.formula
 def solved_within(success, attempts, correlation=0):
     """Share of tasks with at least one success in this many attempts, a fraction.
 
@@ -152,6 +158,7 @@ def solved_within(success, attempts, correlation=0):
     return 1 - all_fail(success, attempts, correlation)
 
 
+@domain.formula
 def attempts_used(success, limit, correlation=0):
     """Attempts spent per task when one stops at the first success or at the limit, in attempts.
 
@@ -167,6 +174,7 @@ def attempts_used(success, limit, correlation=0):
     return total(all_fail(success, j, correlation) for j in range(int(limit)))
 
 
+@domain.formula
 def stopped_cost_per_success(cost, success, limit, correlation=0):
     """Cost of one success when each task is tried until solved, at most ``limit`` times; unit of ``cost``.
 
@@ -184,6 +192,7 @@ def stopped_cost_per_success(cost, success, limit, correlation=0):
     return domain.nonnegative(cost, "cost") * attempts_used(success, limit, correlation) / solved_within(success, limit, correlation)
 
 
+@domain.formula
 def parallel_cost_per_success(cost, success, width, correlation=0):
     """Cost of one success when ``width`` attempts always run together and one is chosen; unit of ``cost``.
 
@@ -202,6 +211,7 @@ def parallel_cost_per_success(cost, success, width, correlation=0):
     return domain.nonnegative(cost, "cost") * width / solved_within(success, width, correlation)
 
 
+@domain.formula
 def handoff_cost(decision_cost, llm_cost, share):
     """Average cost of a request when a share of them is handed on, in the unit of the costs.
 
@@ -218,6 +228,7 @@ def handoff_cost(decision_cost, llm_cost, share):
     return first + domain.fraction(share, "share", zero=True) * domain.nonnegative(llm_cost, "llm_cost")
 
 
+@domain.formula
 def handoff_share(decision_cost, llm_cost, budget):
     """Share handed on at which the average cost reaches a budget, a fraction.
 

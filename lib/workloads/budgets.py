@@ -8,7 +8,7 @@ from functools import cache
 from math import fsum, isclose
 
 from .attempts import cost_per_success
-from .domain import fraction, nonnegative, one_of, positive, whole
+from .domain import formula, fraction, keep, nonnegative, one_of, positive, whole
 from .flops import rule_2n, rule_6n
 from .scaling import tokens_for_loss
 from .tables import table
@@ -50,6 +50,7 @@ def training_reports():
     return dict(_reports())
 
 
+@formula
 def tokens_per_parameter(tokens, parameters):
     """Training tokens for each parameter (tokens/parameter).
 
@@ -62,6 +63,7 @@ def tokens_per_parameter(tokens, parameters):
     return positive(tokens, "tokens", "tokens") / positive(parameters, "parameters")
 
 
+@formula
 def call_flops(parameters, prompt, output):
     """FLOPs of one complete request by the 2N rule (count).
 
@@ -76,6 +78,7 @@ def call_flops(parameters, prompt, output):
     return rule_2n(parameters, prompt + nonnegative(output - 1, "output - 1", "tokens"))
 
 
+@formula
 def calendar_seconds(device_seconds, devices):
     """Calendar time of work that a number of devices share without loss (s).
 
@@ -90,6 +93,7 @@ def calendar_seconds(device_seconds, devices):
     return nonnegative(device_seconds, "device_seconds", "s") / whole(devices, "devices", least=1)
 
 
+@formula
 def rental_dollars(gpu_seconds, dollars_per_gpu_hour):
     """Price of rented accelerators ($).
 
@@ -103,6 +107,7 @@ def rental_dollars(gpu_seconds, dollars_per_gpu_hour):
     return nonnegative(gpu_seconds, "gpu_seconds", "GPU-s") / HOUR * price
 
 
+@formula
 def equivalent_device_seconds(device_seconds, peak, reference_peak):
     """Time that a reference device would need for the same work (s).
 
@@ -125,11 +130,11 @@ class TaskType:
     success: float = 1.0
 
     def __post_init__(self):
-        fraction(self.share, "share")
-        nonnegative(self.attempt_cost, "attempt_cost")
-        fraction(self.success, "success")
+        keep(self, fraction, "", "share", "success")
+        keep(self, nonnegative, "", "attempt_cost")
 
 
+@formula
 def cost_per_task(mixture):
     """Average cost of one completed task over a mixture, in the unit of the attempt costs.
 
@@ -148,6 +153,7 @@ def cost_per_task(mixture):
     return fsum(kind.share * cost_per_success(kind.attempt_cost, kind.success) for kind in mixture)
 
 
+@formula
 def life_cycle_cost(upfront, tasks, cost):
     """Cost of a model over its life, in the unit of its arguments.
 
@@ -160,6 +166,7 @@ def life_cycle_cost(upfront, tasks, cost):
     return nonnegative(upfront, "upfront") + nonnegative(tasks, "tasks") * nonnegative(cost, "cost")
 
 
+@formula
 def break_even_tasks(extra_upfront, saving):
     """Completed tasks after which an extra investment has paid for itself (tasks).
 
@@ -173,6 +180,7 @@ def break_even_tasks(extra_upfront, saving):
     return nonnegative(extra_upfront, "extra_upfront") / positive(saving, "saving")
 
 
+@formula
 def crossing_calls(law, small, large, target_loss, prompt, output):
     """Calls after which the smaller of two models of equal loss has repaid its longer training (calls).
 
@@ -192,6 +200,7 @@ def crossing_calls(law, small, large, target_loss, prompt, output):
     return break_even_tasks(long - short, call_flops(large, prompt, output) - call_flops(small, prompt, output))
 
 
+@formula
 def break_even_range(extra_upfront, saving):
     """Smallest and largest break-even volume that two uncertain inputs allow (tasks).
 
@@ -210,6 +219,7 @@ def break_even_range(extra_upfront, saving):
     return break_even_tasks(extra_upfront[0], saving[1]), break_even_tasks(extra_upfront[1], saving[0]) if saving[0] > 0 else None
 
 
+@formula
 def saving_needed(extra_upfront, tasks):
     """Saving for each completed task below which an investment is not recovered at a given volume, in the unit of the investment.
 
@@ -222,6 +232,7 @@ def saving_needed(extra_upfront, tasks):
     return nonnegative(extra_upfront, "extra_upfront") / positive(tasks, "tasks")
 
 
+@formula
 def success_needed(attempt_cost, rival_cost, extra_upfront, tasks):
     """Success rate below which a model with an extra investment loses to its rival at a given volume, a fraction.
 
@@ -238,6 +249,7 @@ def success_needed(attempt_cost, rival_cost, extra_upfront, tasks):
     return fraction(positive(attempt_cost, "attempt_cost") / room, "success rate that breaks even")
 
 
+@formula
 def discounted_tasks(tasks_per_year, years, decline):
     """Tasks of a model's life, each counted at what a device-second costs in its year against the first (tasks).
 
@@ -266,11 +278,12 @@ class ExpertLayers:
 
     def __post_init__(self):
         for size in fields(self)[1:]:
-            whole(getattr(self, size.name), size.name, least=0 if size.name == "shared_experts" else 1)
+            keep(self, whole, "", size.name, least=0 if size.name == "shared_experts" else 1)
         if self.active_experts > self.experts:
             raise ValueError(f"active_experts must be at most experts ({self.experts}), got {self.active_experts!r}")
 
 
+@formula
 def expert_layers(name):
     """Expert layers of "DeepSeek V4-Flash" or "DeepSeek V4-Pro".
 
@@ -289,6 +302,7 @@ def _in_experts(shape, experts):
     return 3 * shape.layers * shape.hidden * shape.expert_ffn * experts
 
 
+@formula
 def expert_training_flops(shape):
     """FLOPs of the experts' products for one training token (FLOP/token).
 
@@ -304,6 +318,7 @@ def expert_training_flops(shape):
     return rule_6n(_in_experts(shape, shape.active_experts + shape.shared_experts), tokens=1)
 
 
+@formula
 def router_training_flops(shape):
     """FLOPs of the routers' products for one training token (FLOP/token).
 
@@ -316,6 +331,7 @@ def router_training_flops(shape):
     return rule_6n(shape.layers * shape.hidden * shape.experts, tokens=1)
 
 
+@formula
 def routed_parameters(shape):
     """Parameters of all routed experts (count).
 

@@ -3,7 +3,7 @@
 Every input token goes through the encoder. The decoder takes its long-range keys and values from the encoder's last layer and runs
 on the last ``window`` tokens of the prompt alone, to rebuild its own sliding-window state.
 """
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from . import domain
@@ -43,6 +43,9 @@ class CedShape:
     index_scope: int            # positions that all decoder index layers but the first score at most
     vocab: int
 
+    def __post_init__(self):
+        domain.keep(self, domain.whole, "", *(size.name for size in fields(self)[1:]), least=1)
+
 
 DEEPSEEK_V41_FLASH = CedShape(
     "DeepSeek V4.1 Flash", encoder_layers=20, decoder_layers=20, window=128, hidden=5120, heads=64, head_dim=512, query_rank=1280,
@@ -65,6 +68,7 @@ class CedPrefill(NamedTuple):
         return self.encoder + self.shared_kv + self.decoder + self.head
 
 
+@domain.formula
 def full_token_layers(shape, tokens):
     """Layers passed, summed over the input tokens, when every token takes all layers (token-layers).
 
@@ -77,6 +81,7 @@ def full_token_layers(shape, tokens):
     return (shape.encoder_layers + shape.decoder_layers) * domain.nonnegative(tokens, "tokens")
 
 
+@domain.formula
 def ced_token_layers(shape, tokens):
     """Layers passed, summed over the input tokens, on the CED path (token-layers).
 
@@ -92,6 +97,7 @@ def ced_token_layers(shape, tokens):
     return shape.encoder_layers * tokens + shape.decoder_layers * minimum(tokens, shape.window)
 
 
+@domain.formula
 def clipped_pairs(tokens, limit):
     """Pairs (count) of causal queries that look back over at most so many positions.
 
@@ -105,6 +111,7 @@ def clipped_pairs(tokens, limit):
     return pairs(short) + (tokens - short) * limit
 
 
+@domain.formula
 def clipped_half_pairs(tokens, limit):
     """Pairs (count) of causal queries with entries of two tokens each, over at most so many entries.
 
@@ -151,6 +158,7 @@ def _decoder(s, p):
     return s.decoder_layers * _body(s) * m + s.decoder_index_layers * _index_query(s) * m + attention + index
 
 
+@domain.formula
 def ced_prefill_flops(shape, tokens, scored=1):
     """FLOPs of a CED prefill from an empty state, by stage (`CedPrefill`).
 

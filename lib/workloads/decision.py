@@ -22,12 +22,12 @@ class Rates:
     mbu: float = 1
 
     def __post_init__(self):
-        domain.positive(self.peak, "peak", "FLOP/s")
-        domain.positive(self.bandwidth, "bandwidth", "B/s")
-        domain.fraction(self.mfu, "mfu")
-        domain.fraction(self.mbu, "mbu")
+        domain.keep(self, domain.positive, "FLOP/s", "peak")
+        domain.keep(self, domain.positive, "B/s", "bandwidth")
+        domain.keep(self, domain.fraction, "", "mfu", "mbu")
 
 
+@domain.formula
 def billed_tokens(cost, dollars_per_million):
     """Input tokens that a bill stands for (tokens, not rounded).
 
@@ -40,6 +40,7 @@ def billed_tokens(cost, dollars_per_million):
     return domain.nonnegative(cost, "cost", "$") * 10**6 / domain.positive(dollars_per_million, "dollars_per_million", "$/Mtoken")
 
 
+@domain.formula
 def decision_seconds(model, prompt, answers, rates):
     """Time of a decision request (s): one prefill with a row of logits for each answer.
 
@@ -56,6 +57,7 @@ def decision_seconds(model, prompt, answers, rates):
     return roofline.compute_seconds(flops.forward(model, prompt, head=answers).total, rates.peak, rates.mfu)
 
 
+@domain.formula
 def decode_bytes(model, prompt, output, batch=1):
     """Bytes that all decode steps of a request move on its behalf (B), in BF16.
 
@@ -73,6 +75,7 @@ def decode_bytes(model, prompt, output, batch=1):
     return steps * memory.decode_traffic(model, mean, batch).total / batch
 
 
+@domain.formula
 def generation_seconds(model, prompt, output, rates, batch=1):
     """Time from the end of the prefill to the last token (s) when ``batch`` equal requests decode together.
 
@@ -86,6 +89,7 @@ def generation_seconds(model, prompt, output, rates, batch=1):
     return batch * occupied_seconds(model, prompt, output, rates, batch)
 
 
+@domain.formula
 def occupied_seconds(model, prompt, output, rates, batch=1):
     """Card time that the decode steps of one request take up (GPU-s) when ``batch`` equal requests share them.
 
@@ -100,6 +104,7 @@ def occupied_seconds(model, prompt, output, rates, batch=1):
     return roofline.transfer_seconds(decode_bytes(model, prompt, output, batch), rates.bandwidth, rates.mbu)
 
 
+@domain.formula
 def dollars_per_million(gpu_seconds, tokens, dollars_per_gpu_hour):
     """Cost of a million tokens ($/Mtoken) when so many tokens take so many GPU-seconds at an hourly price.
 
@@ -112,6 +117,7 @@ def dollars_per_million(gpu_seconds, tokens, dollars_per_gpu_hour):
     return budgets.rental_dollars(gpu_seconds, dollars_per_gpu_hour) * 10**6 / domain.positive(tokens, "tokens")
 
 
+@domain.formula
 def published(quantity):
     """One published figure of the decision-request demo or of its public recalculation, in the table's unit.
 

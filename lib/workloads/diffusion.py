@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 
 from . import flops, memory
-from .domain import multiple, positive, whole
+from .domain import formula, keep, multiple, positive, whole
 from .generic import quotient, total
 from .models import Model
 from .tables import item_values
@@ -34,8 +34,7 @@ class DiffusionTransformer:
     time_width: int
 
     def __post_init__(self):
-        for size in fields(self)[1:]:
-            whole(getattr(self, size.name), size.name, least=1)
+        keep(self, whole, "", *(size.name for size in fields(self)[1:]), least=1)
 
 
 def qwen_image():
@@ -50,6 +49,7 @@ def qwen_image():
     return DiffusionTransformer(name, **item_values("media", name))
 
 
+@formula
 def latent_positions(model, height, width):
     """Positions of the latent image that the transformer works on (count).
 
@@ -86,6 +86,7 @@ class PassFlops:
         return self.projections + self.mlp + self.attention + self.modulation + self.ends
 
 
+@formula
 def pass_flops(model, positions, text_tokens):
     """FLOPs of one pass over all image and text positions, by kind of work.
 
@@ -105,6 +106,7 @@ def pass_flops(model, positions, text_tokens):
     return PassFlops(rows * 4 * h**2, rows * 2 * h * m.mlp, square, square, 2 * m.blocks * 2 * 6 * h**2, ends)
 
 
+@formula
 def denoising_flops(model, positions, text_tokens, steps):
     """FLOPs of all passes that turn noise into an image, all guidance branches together.
 
@@ -119,6 +121,7 @@ def denoising_flops(model, positions, text_tokens, steps):
     return whole(steps, "steps", least=1) * total(pass_flops(model, positions, length).total for length in text_tokens)
 
 
+@formula
 def weight_elements(model):
     """Weights of the matrices of a diffusion transformer (count), each used once or more in a pass.
 
@@ -149,7 +152,7 @@ class SpeechModel:
 
     def __post_init__(self):
         for name, unit in (("sample_rate", "samples/s"), ("samples_per_frame", "samples"), ("codebooks", "")):
-            whole(getattr(self, name), name, unit, least=1)
+            keep(self, whole, unit, name, least=1)
 
 
 def fish_audio():
@@ -165,6 +168,7 @@ def fish_audio():
     return SpeechModel(name, slow=slow, fast=fast, **item_values("media", name))
 
 
+@formula
 def frames_per_second(speech):
     """Frames in a second of sound (frames/s), exact.
 
@@ -176,6 +180,7 @@ def frames_per_second(speech):
     return Fraction(speech.sample_rate, speech.samples_per_frame)
 
 
+@formula
 def fast_passes(speech):
     """Passes of the fast path in one frame (passes/frame).
 
@@ -187,6 +192,7 @@ def fast_passes(speech):
     return 1 + (speech.codebooks - 1)
 
 
+@formula
 def frame_flops(speech, past):
     """FLOPs of one frame: of the slow path, and of all passes of the fast path.
 
@@ -202,6 +208,7 @@ def frame_flops(speech, past):
     return flops.decode_step(speech.slow, past).total, fast
 
 
+@formula
 def frame_weight_bytes(speech, bytes_per_parameter=2):
     """Bytes of weights read for one frame of one voice: of the slow path, and of all passes of the fast path.
 

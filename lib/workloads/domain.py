@@ -1,43 +1,110 @@
 """Argument checks: bad input is refused once, where it enters, by an error that names argument, unit and value.
 
-Each function returns its value, so that it can stand in an assignment. Symbols pass unchecked (their value is not known
-yet); arrays are checked element by element. Whole-number arrays come back as float64 and NumPy scalars as Python numbers: in
-64-bit integers a product of counts overflows without a word.
+Each check returns its value as a plain number, so that it can stand in an assignment; `keep` does the same for the fields of a
+shape, and `formula` for a whole function, whose results it looks at too. What counts as a number, everywhere:
+
+  int, float, Fraction; a Decimal (as the Fraction that it is); NumPy scalars and arrays without axes (as Python numbers);
+  arrays, element by element, as float64: in integers of 64 bits or fewer a product of counts overflows without a word;
+  symbols, which pass unchecked: their value is not known yet.
+
+Half and single precision mean the decimal that they print, 0.07 and not 0.07000000029802322; whole ones are exact. True and False are no
+numbers, alone or in arrays, and neither are texts, complex numbers and arrays of objects.
 """
+import functools
 import math
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeVar
 
 from .generic import Number, is_array, is_symbolic
+
+Function = TypeVar("Function", bound=Callable)
 
 
 def _refuse(name, unit, value, rule):
     raise ValueError(f"{name}{f' ({unit})' if unit else ''} must be {rule}, got {value!r}")
 
 
+def plain(value):
+    """The value with plain numbers in the place of NumPy's and of Decimals, within lists and tuples too; an iterator as a list.
+
+    What is no number stays as it is: a check will refuse it.
+
+    >>> plain((Decimal("0.5"), iter([1, 2])))
+    (Fraction(1, 2), [1, 2])
+    """
+    kind = type(value)
+    if kind in (int, float, str, bool, Fraction) or value is None:
+        return value
+    if isinstance(value, (list, tuple)):
+        inside = [plain(v) for v in value]
+        if all(map(lambda before, after: before is after, value, inside)):
+            return value
+        return kind._make(inside) if hasattr(kind, "_fields") else kind(inside)
+    if isinstance(value, Iterator):
+        return plain(list(value))
+    if isinstance(value, Decimal) and value.is_finite():
+        return Fraction(value)
+    return _widened(value) if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype") else value
+
+
+def _widened(value):
+    """A NumPy scalar, or an array without axes, as a Python number; numbers in an array as float64."""
+    if value.ndim == 0:
+        inside = value[()]
+        if value.dtype.kind == "f":
+            short = value.dtype.itemsize < 8 and math.isfinite(inside) and inside % 1
+            return float(str(inside)) if short else float(inside)
+        return value.item() if value.dtype.kind in "iubcU" and not hasattr(value, "mask") else value
+    if value.dtype.kind not in "iuf":
+        return value
+    wide = value.astype(float, copy=False)
+    if value.dtype.kind == "f" and value.dtype.itemsize < 8:
+        parts = wide % 1 != 0
+        wide[parts] = value[parts].astype(str).astype(float)
+    return wide
+
+
 def _require(value, name, unit, rule, holds) -> Number:
     if type(value) in (int, float):             # the common case, without a look at the type's origin
-        return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, rule)
+        return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, _rule(value, rule))
     if is_symbolic(value):
         return value
-    if hasattr(value, "item") and not is_array(value) and type(value).__module__ == "numpy":
-        value = value.item()
-    if isinstance(value, (bool, str)) or value is None:
-        _refuse(name, unit, value, f"a number, {rule}")
+    value = plain(value)
     if is_array(value):
-        numpy = sys.modules["numpy"]
-        if not (numpy.all(numpy.isfinite(value)) and numpy.all(holds(value))):
-            bad = value[~(numpy.isfinite(value) & holds(value))].tolist()[0]
-            _refuse(name, unit, bad, f"{rule} in every element")
-        return value.astype(float) if value.dtype.kind in "iu" else value
+        return _require_all(value, name, unit, rule, holds)
     try:
-        finite = math.isfinite(value)
+        ordered = not isinstance(value, (bool, str, Decimal)) and type(value).__module__.partition(".")[0] != "numpy"
+        finite = ordered and math.isfinite(value)
     except TypeError:
-        _refuse(name, unit, value, f"a number, {rule}")
+        ordered = finite = False
     except OverflowError:           # an integer beyond the floats: finite
         finite = True
+    if not ordered:
+        _refuse(name, unit, value, f"a number, {rule}")
     if not (finite and holds(value)):
-        _refuse(name, unit, value, rule)
+        _refuse(name, unit, value, _rule(value, rule) if not finite else rule)
     return value
+
+
+def _require_all(values, name, unit, rule, holds):
+    """The array, if the rule holds in every element."""
+    if values.dtype.kind != "f":
+        _refuse(name, unit, values, f"an array of numbers, each {rule}")
+    numpy = sys.modules["numpy"]
+    if not (numpy.all(numpy.isfinite(values)) and numpy.all(holds(values))):
+        bad = values[~(numpy.isfinite(values) & holds(values))].tolist()[0]
+        _refuse(name, unit, bad, f"{_rule(bad, rule)} in every element")
+    return values
+
+
+def _rule(value, rule):
+    """The rule that a number breaks: of one that is not finite, that first."""
+    return f"finite and {rule}" if not -math.inf < value < math.inf and rule != "finite" else rule
 
 
 def finite(value, name, unit=""):
@@ -83,14 +150,16 @@ def fraction(value, name, unit="", zero=False):
 
 
 def whole(value, name, unit="", least=0):
-    """The value, if it is a whole number (an `int`, or a float or array of whole values) not below ``least``.
+    """The value, if it is a whole number not below ``least``: an int, also where it came as a float; an array of whole values.
 
+    >>> whole(16.0, "heads")
+    16
     >>> whole(2.5, "heads")
     Traceback (most recent call last):
     ...
     ValueError: heads must be a whole number of at least 0, got 2.5
     """
-    return _require(value, name, unit, f"a whole number of at least {least}", lambda v: (v >= least) & (v % 1 == 0))
+    return _counted(_require(value, name, unit, f"a whole number of at least {least}", lambda v: (v >= least) & (v % 1 == 0)))
 
 
 def multiple(value, of, name, unit=""):
@@ -101,7 +170,11 @@ def multiple(value, of, name, unit=""):
     ...
     ValueError: width (pixels) must be a whole multiple of 32 above 0, got 641
     """
-    return _require(value, name, unit, f"a whole multiple of {of} above 0", lambda v: (v > 0) & (v % of == 0))
+    return _counted(_require(value, name, unit, f"a whole multiple of {of} above 0", lambda v: (v > 0) & (v % of == 0)))
+
+
+def _counted(value):
+    return int(value) if isinstance(value, (float, Fraction)) else value
 
 
 def between(value, low, high, name, unit=""):
@@ -115,6 +188,20 @@ def between(value, low, high, name, unit=""):
     low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
     rule = f"at least {low:,}" if high == math.inf else f"at most {high:,}" if low == -math.inf else f"between {low:,} and {high:,}"
     return _require(value, name, unit, rule, lambda v: (v >= low) & (v <= high))
+
+
+def flag(value, name, unit=""):
+    """The value, if it is True or False.
+
+    >>> flag("no", "causal")
+    Traceback (most recent call last):
+    ...
+    ValueError: causal must be True or False, got 'no'
+    """
+    value = plain(value)
+    if not isinstance(value, bool):
+        _refuse(name, unit, value, "True or False")
+    return value
 
 
 def some(values, name, kind="value"):
@@ -141,4 +228,91 @@ def one_of(value, name, allowed):
     """
     if value not in allowed:
         _refuse(name, "", value, "one of " + ", ".join(map(repr, allowed)))
+    return value
+
+
+def keep(shape, check, unit, *names, of="", unknown=False, **limits):
+    """Put the checked value of each named field of a frozen dataclass in the place of what was given.
+
+    Parameters: shape, the instance, in its ``__post_init__``; check, one of the checks above; unit; names; of, what a message says behind
+    a name; unknown, whether None may stand there; limits, keywords of the check.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Prompt:
+    ...     tokens: int
+    ...     def __post_init__(self):
+    ...         keep(self, whole, "tokens", "tokens", least=1)
+    >>> Prompt(8.0)
+    Prompt(tokens=8)
+    """
+    for name in names:
+        value = getattr(shape, name)
+        if not (unknown and value is None):
+            object.__setattr__(shape, name, check(value, name + of, unit, **limits))
+
+
+def formula(function: Function) -> Function:
+    """A public function of the library: inside it every number is `plain`, and it returns no inf and no NaN.
+
+    Raises: ValueError for a set where order counts, for an array where only a single number will do, and where a result leaves the floats.
+
+    >>> formula(lambda rate, seconds: rate * seconds)(1e200, 1e200)
+    Traceback (most recent call last):
+    ...
+    ValueError: result of <lambda> must stay within the floats, got inf
+    """
+    @functools.wraps(function)
+    def checked(*values, **named):
+        numpy = sys.modules.get("numpy")
+        values, named = tuple(map(plain, values)), {name: plain(value) for name, value in named.items()}
+        given = [*zip(function.__code__.co_varnames, values), *named.items()]
+        for name, value in given:
+            if isinstance(value, (set, frozenset)) and not all(isinstance(v, str) for v in value):
+                _refuse(name, "", value, "a list or tuple: a set keeps no order and nothing twice")
+        try:
+            with numpy.errstate(all="ignore") if numpy else nullcontext():
+                result = function(*values, **named)
+        except (OverflowError, ZeroDivisionError) as error:
+            raise ValueError(f"result of {function.__name__} must stay within the floats, got {error}") from error
+        except (TypeError, ValueError) as error:
+            arrays = [name for name, value in given if is_array(value)]
+            if not arrays or " must " in str(error):
+                raise
+            raise ValueError(f"{', '.join(arrays)} of {function.__name__} must be single numbers, got an array ({error})") from error
+        if not _within_floats(result):
+            raise ValueError(f"result of {function.__name__} must stay within the floats, got {_first_beyond(result)}")
+        return result
+    return checked
+
+
+def _within_floats(value):
+    kind = type(value)
+    if kind is float:
+        return -math.inf < value < math.inf
+    if kind in (int, str, bool, Fraction) or value is None:
+        return True
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(_within_floats, value))
+    if isinstance(value, dict):
+        return all(map(_within_floats, value.values()))
+    if is_dataclass(kind):                      # one that checks itself has been looked at when it was made
+        return hasattr(kind, "__post_init__") or all(_within_floats(getattr(value, field.name)) for field in fields(kind))
+    if isinstance(value, (float, complex)):
+        return math.isfinite(abs(value)) and not isinstance(value, complex)
+    if is_array(value) and value.dtype.kind in "fc":
+        return value.dtype.kind == "f" and not (~sys.modules["numpy"].isfinite(value)).any()
+    return True
+
+
+def _first_beyond(value):
+    """The number of a result that is no finite one."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    elif is_dataclass(value):
+        value = [getattr(value, field.name) for field in fields(value)]
+    elif is_array(value):
+        value = value.ravel().tolist()
+    if isinstance(value, (list, tuple)):
+        return _first_beyond(next(v for v in value if not _within_floats(v)))
     return value

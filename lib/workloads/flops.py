@@ -5,11 +5,12 @@ positions, residual additions and the embedding look-up (together well below 1% 
 """
 from dataclasses import astuple, dataclass
 
-from .domain import nonnegative, one_of, positive, whole
+from .domain import flag, formula, nonnegative, one_of, positive, whole
 from .generic import quotient
 from .models import active_weights, matrices, with_attention
 
 
+@formula
 def pairs(new, past=0, causal=True):
     """Query-key pairs (count) when new tokens attend to themselves and to a past, in one sequence.
 
@@ -23,11 +24,12 @@ def pairs(new, past=0, causal=True):
     (33558528, 67108864, 1025)
     """
     new, past = whole(new, "new", "tokens"), nonnegative(past, "past", "tokens")
-    if not causal:
+    if not flag(causal, "causal"):
         return new * (new + past)
     return quotient(new * (new + 1), 2) + new * past
 
 
+@formula
 def attention_flops_per_pair(model, absorbed=False):
     """FLOPs of scores and values for one query-key pair, over all layers and heads (FLOP/pair).
 
@@ -45,7 +47,7 @@ def attention_flops_per_pair(model, absorbed=False):
 
 
 def _pair_widths(m, absorbed):
-    if absorbed and not m.latent:
+    if flag(absorbed, "absorbed") and not m.latent:
         raise ValueError(f"absorbed must be False for attention without a latent, got {absorbed!r} for {m.name}")
     return (m.latent + m.rope_dim, m.latent) if absorbed else (m.head_dim + m.rope_dim, m.value_dim)
 
@@ -84,6 +86,7 @@ class Flops:
     __rmul__ = __mul__
 
 
+@formula
 def forward(model, new, past=0, batch=1, head="all", causal=True, absorbed=False):
     """FLOPs of one forward pass (prefill, scoring, the forward half of training) by component.
 
@@ -119,6 +122,7 @@ def _logit_rows(new, head):
     return head
 
 
+@formula
 def decode_step(model, past, batch=1):
     """FLOPs of one decode step: each sequence computes one token, which attends to its past and to itself.
 
@@ -149,6 +153,7 @@ class TrainingFlops:
         return self.forward.total + self.backward.total + self.recomputed.total
 
 
+@formula
 def training(model, new, batch=1, head="all", causal=True, recompute="nothing"):
     """FLOPs of a forward and a backward pass with every weight trained.
 
@@ -180,6 +185,7 @@ def _recomputed(m, once, tokens, recompute):
     return Flops(once.projections, once.ffn - skipped, once.scores, once.values, 0)
 
 
+@formula
 def rule_2n(parameters, tokens):
     """FLOPs of a forward pass by rule of thumb: 2 a parameter and token.
 
@@ -192,6 +198,7 @@ def rule_2n(parameters, tokens):
     return 2 * positive(parameters, "parameters") * nonnegative(tokens, "tokens")
 
 
+@formula
 def rule_4n(parameters, tokens):
     """FLOPs of training adapters (LoRA) on a frozen model by rule of thumb: 4 a parameter of the frozen model and token.
 
@@ -206,6 +213,7 @@ def rule_4n(parameters, tokens):
     return 4 * positive(parameters, "parameters") * nonnegative(tokens, "tokens")
 
 
+@formula
 def rule_6n(parameters, tokens):
     """FLOPs of training by rule of thumb: 6 a parameter and token.
 

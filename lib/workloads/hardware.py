@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
-from .domain import one_of, positive
+from .domain import keep, one_of, positive
 from .tables import base_value, table
 
 
@@ -26,11 +26,10 @@ class Accelerator:
     source: str = ""
 
     def __post_init__(self):
-        positive(self.memory_bytes, "memory_bytes", "B")
-        positive(self.bandwidth, "bandwidth", "B/s")
-        for precision, peak in self.peaks.items():
-            positive(peak, f"peaks[{precision!r}]", "FLOP/s")
-        object.__setattr__(self, "peaks", MappingProxyType(dict(self.peaks)))
+        keep(self, positive, "B", "memory_bytes")
+        keep(self, positive, "B/s", "bandwidth")
+        peaks = {precision: positive(peak, f"peaks[{precision!r}]", "FLOP/s") for precision, peak in self.peaks.items()}
+        object.__setattr__(self, "peaks", MappingProxyType(peaks))
 
     def peak(self, precision="bf16"):
         """Dense peak rate (FLOP/s) at a precision: "fp32", "tf32", "bf16", "fp16", "fp8", "fp4" where the card has it.

@@ -7,7 +7,7 @@ quantity is None (JSON null), never 0. Times are seconds on one clock; sizes are
 import json
 from dataclasses import asdict, dataclass, fields
 
-from .domain import nonnegative, positive, some, whole
+from .domain import formula, keep, nonnegative, plain, positive, some, whole
 from .prefix import recorded_rounds
 from .requests import Request, total_decode_steps
 
@@ -17,10 +17,6 @@ def _text(value, name):
         raise ValueError(f"{name} must be a text that is not empty, got {value!r}")
 
 
-def _known(check, value, name, unit=""):
-    return None if value is None else check(value, name, unit)
-
-
 def _truth(value, name):
     if not (value is None or isinstance(value, bool)):
         raise ValueError(f"{name} must be true, false or unknown (None), got {value!r}")
@@ -28,7 +24,7 @@ def _truth(value, name):
 
 def _flat(record, name, kind=None):
     """Make a sequence field a tuple, its members of a kind (a dictionary becomes one)."""
-    members = getattr(record, name)
+    members = plain(getattr(record, name))
     if not isinstance(members, (list, tuple)):
         raise ValueError(f"{name} must be a sequence, got {members!r}")
     members = tuple(_made(kind, m) if isinstance(m, dict) else m for m in members)
@@ -48,12 +44,11 @@ class ModelCall:
     end: float | None = None
 
     def __post_init__(self):
-        whole(self.input_tokens, "input_tokens", "tokens", least=1)
-        whole(self.cached_tokens, "cached_tokens", "tokens")
-        whole(self.output_tokens, "output_tokens", "tokens", least=1)
+        keep(self, whole, "tokens", "input_tokens", "output_tokens", least=1)
+        keep(self, whole, "tokens", "cached_tokens")
         if self.cached_tokens >= self.input_tokens:
             raise ValueError(f"cached_tokens (tokens) must be below input_tokens ({self.input_tokens}), got {self.cached_tokens!r}")
-        _known(nonnegative, self.start, "start", "s"), _known(nonnegative, self.end, "end", "s")
+        keep(self, nonnegative, "s", "start", "end", unknown=True)
         if self.start is not None and self.end is not None:
             nonnegative(self.end - self.start, "end - start", "s")
 
@@ -72,8 +67,8 @@ class ToolCall:
 
     def __post_init__(self):
         _text(self.tool, "tool")
-        whole(self.after_call, "after_call", "index")
-        _known(nonnegative, self.seconds, "seconds", "s")
+        keep(self, whole, "index", "after_call")
+        keep(self, nonnegative, "s", "seconds", unknown=True)
 
 
 @dataclass(frozen=True)
@@ -98,9 +93,9 @@ class InteractiveRecord:
         for name in ("task", "check", "model", "version"):
             _text(getattr(self, name), name)
         _truth(self.passed, "passed")
-        nonnegative(self.arrival, "arrival", "s")
-        whole(self.branches, "branches", least=1)
-        _known(nonnegative, self.reuse_seconds, "reuse_seconds", "s")
+        keep(self, nonnegative, "s", "arrival")
+        keep(self, whole, "", "branches", least=1)
+        keep(self, nonnegative, "s", "reuse_seconds", unknown=True)
         calls, tools = _flat(self, "calls", ModelCall), _flat(self, "tools", ToolCall)
         some(calls, "calls", "ModelCall")
         for tool in tools:
@@ -132,11 +127,11 @@ class MediaRecord:
 
     def __post_init__(self):
         _text(self.task, "task")
-        whole(self.media_bytes, "media_bytes", "B")
+        keep(self, whole, "B", "media_bytes")
         units = {"seconds": "s", "bytes": "B", "at": "s", "flops": "FLOP"}
         for field in fields(self)[3:]:
             check = positive if field.name in ("first_response_seconds", "chunk_seconds") else nonnegative
-            _known(check, getattr(self, field.name), field.name, units[field.name.rpartition("_")[2]])
+            keep(self, check, units[field.name.rpartition("_")[2]], field.name, unknown=True)
         for time in _flat(self, "chunk_times"):
             nonnegative(time, "chunk_times", "s")
 
@@ -164,11 +159,13 @@ class LearningRecord:
     def __post_init__(self):
         for name in ("data", "quality", "weight_version"):
             _text(getattr(self, name), name)
-        whole(self.micro_batches, "micro_batches", least=1)
-        whole(self.reward_calls, "reward_calls", "calls")
-        _known(nonnegative, self.reward_seconds, "reward_seconds", "s"), _known(positive, self.deadline, "deadline", "s")
+        keep(self, whole, "", "micro_batches", least=1)
+        keep(self, whole, "calls", "reward_calls")
+        keep(self, nonnegative, "s", "reward_seconds", unknown=True)
+        keep(self, positive, "s", "deadline", unknown=True)
         lengths, labels = _flat(self, "sequence_lengths"), _flat(self, "labels")
-        whole(self.generated, "generated", "samples", least=1), whole(self.retained, "retained", "samples")
+        keep(self, whole, "samples", "generated", least=1)
+        keep(self, whole, "samples", "retained")
         if not self.generated >= self.retained == len(lengths) == len(labels):
             raise ValueError(f"retained (samples) must be at most generated ({self.generated}) and the number of sequence_lengths "
                              f"({len(lengths)}) and labels ({len(labels)}), got {self.retained!r}")
@@ -190,6 +187,7 @@ def _made(kind, values):
         raise ValueError(f"{kind.__name__} must hold every field without a default: {error}") from None
 
 
+@formula
 def to_line(record):
     """A record as one line of JSON, its kind first.
 
@@ -202,6 +200,7 @@ def to_line(record):
     return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False)
 
 
+@formula
 def from_line(line):
     """The record in one line of JSON.
 
@@ -219,6 +218,7 @@ def from_line(line):
     return _made(kind, values)
 
 
+@formula
 def read(lines):
     """The records of a log, a list.
 
@@ -237,6 +237,7 @@ def read(lines):
     return records
 
 
+@formula
 def new_tokens(record):
     """Input tokens of an interactive record that no cache held (tokens): what prefill has to process.
 
@@ -246,6 +247,7 @@ def new_tokens(record):
     return sum(call.request.new for call in record.calls)
 
 
+@formula
 def decode_steps(record):
     """Decode steps of an interactive record (calls): each call's output but its first token.
 
@@ -255,6 +257,7 @@ def decode_steps(record):
     return total_decode_steps(call.request for call in record.calls)
 
 
+@formula
 def request_records(load):
     """Records of a load of independent requests to Qwen3-8B, as in section 3.1: one call each, no check.
 
@@ -268,6 +271,7 @@ def request_records(load):
                               (ModelCall(r.past + r.new, r.past, r.output),)) for i, (time, r, _) in enumerate(load)]
 
 
+@formula
 def task_record(run, passed, check):
     """Record of a measured run of the code task, as in section 3.2, its calls laid end to end with the tools between them.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
-from .domain import finite, fraction, nonnegative, positive, some, whole
+from .domain import finite, formula, fraction, keep, nonnegative, positive, some, whole
 from .generic import ceil, total
 
 
@@ -15,6 +15,7 @@ def _interval(start, end, names):
     return nonnegative(end - start, f"time from {names[0]} to {names[1]}", "s")
 
 
+@formula
 def ttft(arrival, first):
     """Time to first token (s).
 
@@ -28,6 +29,7 @@ def ttft(arrival, first):
     return _interval(arrival, first, ("arrival", "first token"))
 
 
+@formula
 def request_seconds(arrival, last):
     """Time of the whole request (s).
 
@@ -41,6 +43,7 @@ def request_seconds(arrival, last):
     return _interval(arrival, last, ("arrival", "last token"))
 
 
+@formula
 def mean_token_interval(first, last, output):
     """Mean time between returned tokens (s/token).
 
@@ -73,12 +76,14 @@ class Events:
     output: int
 
     def __post_init__(self):
-        whole(self.output, "output", "tokens", 1)
+        keep(self, whole, "tokens", "output", least=1)
         names = ("arrival", "scheduled", "prepared", "computed", "first", "last")
+        keep(self, finite, "s", *names)
         for before, after in pairwise(names):
             _interval(getattr(self, before), getattr(self, after), (before, after))
 
 
+@formula
 def ttft_stages(events):
     """The four stages whose times add up to the TTFT (s), as a dict: queueing, preparation, computation, return.
 
@@ -96,8 +101,8 @@ class Chunk:
     tokens: int
 
     def __post_init__(self):
-        finite(self.time, "time", "s")
-        whole(self.tokens, "tokens", "", 1)
+        keep(self, finite, "s", "time")
+        keep(self, whole, "", "tokens", least=1)
 
 
 def _in_order(chunks):
@@ -107,6 +112,7 @@ def _in_order(chunks):
     return chunks
 
 
+@formula
 def chunk_intervals(chunks):
     """Times between successive chunks (s): what a reader of the stream feels; one fewer than there are chunks.
 
@@ -119,6 +125,7 @@ def chunk_intervals(chunks):
     return [after.time - before.time for before, after in pairwise(chunks)]
 
 
+@formula
 def time_of_token(chunks, index):
     """Time at which a token has reached the client (s).
 
@@ -138,6 +145,7 @@ def time_of_token(chunks, index):
     raise ValueError(f"index must be at most {seen}, the tokens in the stream, got {index!r}")
 
 
+@formula
 def rank(count, q):
     """Nearest rank of the q-quantile among sorted observations, counted from 1.
 
@@ -152,6 +160,7 @@ def rank(count, q):
     return ceil(Fraction(str(fraction(q, "q"))) * int(count))
 
 
+@formula
 def nearest_rank(values, q):
     """The q-quantile of the values by nearest rank (in their unit): always one of the values, never between two.
 
@@ -173,10 +182,10 @@ class Objectives:
 
     def __post_init__(self):
         for name, unit in (("ttft", "s"), ("token_interval", "s/token"), ("request", "s")):
-            if getattr(self, name) is not None:
-                nonnegative(getattr(self, name), name, unit)
+            keep(self, nonnegative, unit, name, unknown=True)
 
 
+@formula
 def meets(events, objectives):
     """Whether a request keeps every deadline; a pace is not asked of a request with a single token.
 
@@ -192,6 +201,7 @@ def meets(events, objectives):
     return all(limit is None or spent() <= limit for limit, spent in held)
 
 
+@formula
 def goodput(requests, objectives, seconds, accepted=None):
     """Requests per second that keep every deadline and pass the quality check (requests/s).
 
@@ -210,6 +220,7 @@ def goodput(requests, objectives, seconds, accepted=None):
     return sum(bool(ok) and meets(e, objectives) for e, ok in zip(requests, accepted)) / positive(seconds, "seconds", "s")
 
 
+@formula
 def state_area(segments):
     """State held over time (byte s).
 
@@ -222,6 +233,7 @@ def state_area(segments):
     return total(nonnegative(held, "bytes", "B") * nonnegative(seconds, "seconds", "s") for held, seconds in segments)
 
 
+@formula
 def little_occupancy(rate, seconds, each=1):
     """Mean amount present in steady state (requests if each = 1, bytes if each is bytes per request): Little's law.
 

@@ -2,7 +2,7 @@
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 
-from .domain import one_of, whole
+from .domain import flag, formula, keep, one_of, whole
 from .generic import Number, is_symbolic
 from .tables import base_value, table
 
@@ -54,12 +54,10 @@ class Model:
         needed += ["active_experts", "expert_ffn"] if self.experts else []
         needed += ["ffn"] if not self.experts or self.dense_layers else []
         for size in fields(self)[1:]:
-            value = getattr(self, size.name)
             if size.type is bool:
-                one_of(value, size.name, (False, True))
-            elif size.name != "published_parameters" or value is not None:
-                value = whole(value, size.name, least=1 if size.name in needed else 0)
-                object.__setattr__(self, size.name, int(value) if isinstance(value, float) else value)
+                keep(self, flag, "", size.name)
+            else:
+                keep(self, whole, "", size.name, unknown=size.name == "published_parameters", least=1 if size.name in needed else 0)
         self._refuse(lambda m: m.heads % m.kv_heads, "heads", "a multiple of kv_heads")
         self._refuse(lambda m: m.active_experts > m.experts, "active_experts", "at most experts")
         self._refuse(lambda m: m.dense_layers > m.layers, "dense_layers", "at most layers")
@@ -103,9 +101,8 @@ class RecurrentModel:
 
     def __post_init__(self):
         for size in fields(self)[1:-1]:
-            whole(getattr(self, size.name), size.name, least=0 if size.name.startswith("vector") else 1)
-        if self.published_parameters is not None:
-            whole(self.published_parameters, "published_parameters", least=1)
+            keep(self, whole, "", size.name, least=0 if size.name.startswith("vector") else 1)
+        keep(self, whole, "", "published_parameters", unknown=True, least=1)
 
 
 @cache
@@ -129,6 +126,7 @@ def models():
     return dict(_models())
 
 
+@formula
 def model(name):
     """One model of the table.
 
@@ -140,6 +138,7 @@ def model(name):
     return _models()[one_of(name, "model", tuple(_models()))]
 
 
+@formula
 def with_attention(model):
     """The model, if it is a Model: one with attention and a KV cache.
 
@@ -218,6 +217,7 @@ def matrices(model):
     return tuple(w for w in found if w.copies != 0 or w.used != 0)
 
 
+@formula
 def active_weights(model, *parts):
     """Weights that take part in one token's products (count): of the parts named, or of all.
 
@@ -258,6 +258,7 @@ class Parameters:
         return self.embedding + self.linear + self.biases + self.norms + self.head
 
 
+@formula
 def parameters(model):
     """Parameters of a model by kind, from its shape.
 
@@ -279,6 +280,7 @@ def parameters(model):
     return Parameters(biases=biases, norms=norms, **{part.replace(" ", "_"): by_part.get(part, 0) for part in PARTS})
 
 
+@formula
 def active_parameters(model):
     """Parameters that serve one token: all but the routed experts it does not use.
 

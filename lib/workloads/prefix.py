@@ -11,6 +11,7 @@ from .requests import Request, decode_steps, end_context
 from .tables import table
 
 
+@domain.formula
 def split(input_tokens, kept, output=1, block_size=1):
     """The call that a given input makes when its first ``kept`` tokens have their KV in the cache, a `Request`.
 
@@ -31,6 +32,7 @@ def split(input_tokens, kept, output=1, block_size=1):
     return Request(new=input_tokens - hit, output=output, past=hit)
 
 
+@domain.formula
 def common_prefix(before, after):
     """Number of leading tokens that two sequences share.
 
@@ -40,6 +42,7 @@ def common_prefix(before, after):
     return next((i for i, (a, b) in enumerate(zip(before, after)) if a != b), min(len(before), len(after)))
 
 
+@domain.formula
 def edited(context, position, removed=0, inserted=0, block_size=1):
     """The call that follows an edit of a cached context: a `Request` that returns one token.
 
@@ -56,6 +59,7 @@ def edited(context, position, removed=0, inserted=0, block_size=1):
     return split(context - removed + domain.whole(inserted, "inserted", "tokens"), position - 1, block_size=block_size)
 
 
+@domain.formula
 def prefill_flops(model, request, reuse=True):
     """FLOPs of the prefill of one call, with one row of logits: of its miss alone, or of its whole input.
 
@@ -68,10 +72,11 @@ def prefill_flops(model, request, reuse=True):
     >>> prefill_flops(model("Qwen3-8B"), call), prefill_flops(model("Qwen3-8B"), call, reuse=False)
     (752367828992, 20661235220480)
     """
-    new, past = (request.new, request.past) if reuse else (request.new + request.past, 0)
+    new, past = (request.new, request.past) if domain.flag(reuse, "reuse") else (request.new + request.past, 0)
     return flops.forward(model, new, past, head="last").total
 
 
+@domain.formula
 def trace_prefill_flops(model, requests, reuse=True):
     """FLOPs of all prefills of a task, call by call as in `prefill_flops`.
 
@@ -82,6 +87,7 @@ def trace_prefill_flops(model, requests, reuse=True):
     return total(prefill_flops(model, request, reuse) for request in requests)
 
 
+@domain.formula
 def growing_task(first_input, appended, output, rounds):
     """The calls of a task that appends a log to its context after every answer, a list of `Request`s.
 
@@ -100,6 +106,7 @@ def growing_task(first_input, appended, output, rounds):
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
 
 
+@domain.formula
 def retrieval_request(passages, passage_tokens, question_tokens, output):
     """The call that answers from retrieved text, a `Request`: question and passages are new, nothing is reused.
 
@@ -112,6 +119,7 @@ def retrieval_request(passages, passage_tokens, question_tokens, output):
     return Request(new=question_tokens + passages * domain.whole(passage_tokens, "passage_tokens", "tokens"), output=output)
 
 
+@domain.formula
 def kv_bytes_held(model, request):
     """Bytes of KV that a call leaves in the cache (B), in BF16. The last token returned is never fed back.
 
@@ -124,6 +132,7 @@ def kv_bytes_held(model, request):
     return memory.kv_bytes(model, end_context(request))
 
 
+@domain.formula
 def kv_bytes_read(model, request):
     """Bytes of KV that the decode steps of a call read from the context (B), all steps together, in BF16.
 
@@ -137,6 +146,7 @@ def kv_bytes_read(model, request):
     return (steps * context + steps * (steps - 1) // 2) * memory.kv_bytes_per_token(model)
 
 
+@domain.formula
 def branch_kv_bytes(bytes_per_token, shared, tails, copied=False):
     """Bytes of KV that branches over one prefix hold together (B).
 
@@ -150,7 +160,7 @@ def branch_kv_bytes(bytes_per_token, shared, tails, copied=False):
     """
     tails = [domain.nonnegative(tail, "tails", "tokens") for tail in tails]
     domain.whole(len(tails), "number of branches", least=1)
-    tokens = domain.nonnegative(shared, "shared", "tokens") * (len(tails) if copied else 1) + total(tails)
+    tokens = domain.nonnegative(shared, "shared", "tokens") * (len(tails) if domain.flag(copied, "copied") else 1) + total(tails)
     return domain.positive(bytes_per_token, "bytes_per_token", "B/token") * tokens
 
 
@@ -182,6 +192,7 @@ def recorded_rounds(run):
                        row["finish"], float(row["model_s"]), float(row["tool_s"])) for row in rows)
 
 
+@domain.formula
 def recorded_calls(run):
     """The model calls of a recorded run, a tuple of `Request`s; see `recorded_rounds`.
 

@@ -6,9 +6,10 @@ import heapq
 import math
 from itertools import pairwise
 
-from .domain import finite, nonnegative, positive, whole
+from .domain import finite, formula, nonnegative, positive, whole
 
 
+@formula
 def utilization(arrival_rate, mean_service):
     """Share of time a server is busy (a ratio).
 
@@ -27,6 +28,7 @@ def _stable(arrival_rate, mean_service):
     return rho
 
 
+@formula
 def mg1_wait(arrival_rate, mean_service, service_scv):
     """Mean wait before service in M/G/1 (s), after Pollaczek and Khinchine.
 
@@ -43,6 +45,7 @@ def mg1_wait(arrival_rate, mean_service, service_scv):
     return rho * (1 + nonnegative(service_scv, "service_scv")) * mean_service / (2 * (1 - rho))
 
 
+@formula
 def md1_wait(arrival_rate, service):
     """Mean wait before service in M/D/1 (s): M/G/1 with service times that never vary.
 
@@ -55,6 +58,7 @@ def md1_wait(arrival_rate, service):
     return mg1_wait(arrival_rate, service, 0)
 
 
+@formula
 def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
     """Mean wait in G/G/1 by Kingman's approximation (s).
 
@@ -73,6 +77,7 @@ def gg1_wait(arrival_rate, mean_service, arrival_scv, service_scv):
     return rho * spread * mean_service / (2 * (1 - rho))
 
 
+@formula
 def fifo_waits(arrivals, services, servers=1):
     """Wait of each request of a list before its service (s), first come first served, exactly.
 

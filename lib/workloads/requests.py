@@ -5,7 +5,7 @@ prefill; the token returned last is never fed back, so its KV is never written.
 """
 from dataclasses import dataclass
 
-from .domain import positive, some, whole
+from .domain import flag, formula, keep, positive, some, whole
 from .generic import total
 
 
@@ -21,9 +21,8 @@ class Request:
     past: int = 0
 
     def __post_init__(self):
-        whole(self.new, "new", "tokens", 1)
-        whole(self.output, "output", "tokens", 1)
-        whole(self.past, "past", "tokens")
+        keep(self, whole, "tokens", "new", "output", least=1)
+        keep(self, whole, "tokens", "past")
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Call:
     context: int
 
 
+@formula
 def decode_steps(request):
     """Decode steps of a request (calls).
 
@@ -45,6 +45,7 @@ def decode_steps(request):
     return request.output - 1
 
 
+@formula
 def context_at(request, step):
     """Context that a decode step starts from (tokens).
 
@@ -61,6 +62,7 @@ def context_at(request, step):
     return request.past + request.new + step
 
 
+@formula
 def end_context(request):
     """KV entries present when the request ends (tokens). The last returned token is not among them.
 
@@ -72,6 +74,7 @@ def end_context(request):
     return request.past + request.new + request.output - 1
 
 
+@formula
 def mean_decode_context(request):
     """Mean context over the decode steps of a request (tokens).
 
@@ -86,6 +89,7 @@ def mean_decode_context(request):
     return request.past + request.new + (decode_steps(request) - 1) / 2
 
 
+@formula
 def call_chain(request):
     """The calls of a request in the order their data dependence forces: one prefill of P rows, then G - 1 decode steps of one row.
 
@@ -96,6 +100,7 @@ def call_chain(request):
     return [prefill] + [Call("decode", 1, context_at(request, j)) for j in range(decode_steps(request))]
 
 
+@formula
 def lockstep_weight_reads(requests, batched_prefill=True):
     """Passes over the shared weights when the requests advance together (calls).
 
@@ -107,9 +112,10 @@ def lockstep_weight_reads(requests, batched_prefill=True):
     (128, 1024)
     """
     requests = some(requests, "requests", "request")
-    return (1 if batched_prefill else len(requests)) + max(map(decode_steps, requests))
+    return (1 if flag(batched_prefill, "batched_prefill") else len(requests)) + max(map(decode_steps, requests))
 
 
+@formula
 def weight_intensity(rows, bytes_per_parameter=2):
     """Arithmetic intensity of a weight matrix against its own bytes (FLOP/B).
 
@@ -123,6 +129,7 @@ def weight_intensity(rows, bytes_per_parameter=2):
     return 2 * whole(rows, "rows", "", 1) / positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
+@formula
 def total_decode_steps(requests):
     """Decode steps of several requests together (request steps).
 

@@ -32,7 +32,7 @@ class Role:
     writes: tuple = ()
 
     def __post_init__(self):
-        domain.nonnegative(self.seconds, f"seconds of role {self.name!r}", "s")
+        domain.keep(self, domain.nonnegative, "s", "seconds", of=f" of role {self.name!r}")
         for field in ("reads", "writes"):
             if isinstance(getattr(self, field), str):
                 raise ValueError(f"{field} of role {self.name!r} must be a tuple of names, got {getattr(self, field)!r}")
@@ -51,6 +51,7 @@ def _writers(roles):
     return {data: role.name for role in roles for data in role.writes}
 
 
+@domain.formula
 def round_graph(roles):
     """One round as a task graph: each role a `taskgraph.Stage` that waits for the writers of what it reads.
 
@@ -67,6 +68,7 @@ def round_graph(roles):
     return tuple(taskgraph.Stage(role.name, role.seconds, after(role)) for role in roles)
 
 
+@domain.formula
 def step_roles(result, reward_seconds=0, sync_seconds=0):
     """Roles of an RL step with machines of their own for sampling and learning: rollout, reward, learner, weight transfer.
 
@@ -88,6 +90,7 @@ def step_roles(result, reward_seconds=0, sync_seconds=0):
 
 
 # ------------------------------------------------------------------------------------------------------------- rounds that overlap
+@domain.formula
 def unrolled(roles, rounds, staleness=0):
     """Several rounds as one task graph; a role of round k (0, 1, ...) is the stage "name k".
 
@@ -115,6 +118,7 @@ def unrolled(roles, rounds, staleness=0):
     return tuple(taskgraph.Stage(f"{s.name} {k}", s.seconds, tuple(dict.fromkeys(after(s, k)))) for k in range(rounds) for s in graph)
 
 
+@domain.formula
 def loop_seconds(roles):
     """Seconds from the start of the role that reads the generating weights to the end of the one that writes them: the longest way.
 
@@ -135,6 +139,7 @@ def loop_seconds(roles):
     return ways[writer]
 
 
+@domain.formula
 def round_seconds(roles, staleness=0):
     """Seconds from one update to the next once the start is over: the cycle's steady pace.
 
@@ -152,6 +157,7 @@ def round_seconds(roles, staleness=0):
     return max(loop_seconds(roles) / (staleness + 1), *(role.seconds for role in roles))
 
 
+@domain.formula
 def staleness_needed(roles):
     """Smallest staleness at which the slowest role never waits (updates): ceil(loop / slowest role) - 1.
 
@@ -166,6 +172,7 @@ def staleness_needed(roles):
     return max(0, math.ceil(loop / slowest - 1e-9) - 1)
 
 
+@domain.formula
 def lags(roles, rounds, staleness=0):
     """By how many updates each round's samples are behind when they are learned from (updates), one number a round.
 
@@ -182,6 +189,7 @@ def lags(roles, rounds, staleness=0):
     return tuple(k - arrived(start, k) for k, start in enumerate(starts))
 
 
+@domain.formula
 def may_overlap(roles, staleness=0):
     """Pairs (role on a round, role on the next round) that may run at the same time, whatever their seconds.
 
@@ -200,6 +208,7 @@ def may_overlap(roles, staleness=0):
 
 
 # --------------------------------------------------------------------------------------------------- samples generated, samples kept
+@domain.formula
 def expected_generated(kept, fraction):
     """Samples to generate until so many are kept, on average (samples).
 
@@ -214,6 +223,7 @@ def expected_generated(kept, fraction):
     return domain.positive(kept, "kept", "samples") / domain.fraction(fraction, "fraction")
 
 
+@domain.formula
 def generated_spread(kept, fraction):
     """Standard deviation of the samples generated until so many are kept (samples).
 
@@ -226,6 +236,7 @@ def generated_spread(kept, fraction):
     return (kept * (1 - fraction)) ** 0.5 / fraction
 
 
+@domain.formula
 def enough_chance(kept, fraction, generated):
     """Probability that so many generated samples leave at least `kept`, a fraction.
 
@@ -245,6 +256,7 @@ def enough_chance(kept, fraction, generated):
     return total(map(odds, range(kept, generated + 1)))
 
 
+@domain.formula
 def generated_for(kept, fraction, confidence):
     """Fewest samples to generate so that `kept` remain with that probability (samples): a quantile of the negative binomial law.
 
@@ -266,6 +278,7 @@ def generated_for(kept, fraction, confidence):
 
 
 # --------------------------------------------------------------------------------------------------------------- signal of a group
+@domain.formula
 def advantages(rewards, normalised=False):
     """Group-relative advantages of the responses to one prompt, a tuple.
 
@@ -280,7 +293,7 @@ def advantages(rewards, normalised=False):
     Source: group relative policy optimisation (Shao et al. 2024); without the division: Liu et al. 2025.
     """
     rewards = [domain.finite(r, "reward") for r in rewards]
-    count = domain.whole(len(rewards), "number of rewards", least=1)
+    count, normalised = domain.whole(len(rewards), "number of rewards", least=1), domain.flag(normalised, "normalised")
     if all(r == rewards[0] for r in rewards):
         return (0.0,) * count
     mean = total(rewards) / count
@@ -288,6 +301,7 @@ def advantages(rewards, normalised=False):
     return tuple((r - mean) / scale for r in rewards)
 
 
+@domain.formula
 def no_signal_chance(success, group, correlation=0):
     """Probability that all responses of a group earn the same reward, right or wrong, so that no advantage differs from 0.
 
@@ -306,6 +320,7 @@ def no_signal_chance(success, group, correlation=0):
 AVERAGES = ("token", "sequence", "micro-batch")
 
 
+@domain.formula
 def token_weights(micro_batches, average):
     """Weight of each label's loss in the loss of an update, in the shape of `micro_batches`: one number a sequence.
 
@@ -334,6 +349,7 @@ class Sync(NamedTuple):
     received_bytes: float
 
 
+@domain.formula
 def weight_sync(weight_bytes, replicas, bandwidth, scheme="independent", pieces=1, latency=0):
     """New weights for every replica, all links alike. Returns: `Sync`.
 

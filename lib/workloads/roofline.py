@@ -1,8 +1,9 @@
 """Times from counts: roofline lower bounds, utilisation, ridge point, critical batch, regime."""
-from .domain import fraction, nonnegative, positive
+from .domain import formula, fraction, nonnegative, positive
 from .generic import is_array, is_symbolic, maximum, minimum, where
 
 
+@formula
 def compute_seconds(flops, peak, mfu=1):
     """Time (s) to do the arithmetic.
 
@@ -16,6 +17,7 @@ def compute_seconds(flops, peak, mfu=1):
     return nonnegative(flops, "flops", "FLOP") / (positive(peak, "peak", "FLOP/s") * fraction(mfu, "mfu"))
 
 
+@formula
 def transfer_seconds(bytes_moved, bandwidth, mbu=1):
     """Time (s) to move the bytes.
 
@@ -29,6 +31,7 @@ def transfer_seconds(bytes_moved, bandwidth, mbu=1):
     return nonnegative(bytes_moved, "bytes_moved", "B") / (positive(bandwidth, "bandwidth", "B/s") * fraction(mbu, "mbu"))
 
 
+@formula
 def roofline_seconds(flops, bytes_moved, peak, bandwidth, mfu=1, mbu=1):
     """Time (s) of work whose arithmetic and transfers overlap completely.
 
@@ -48,6 +51,7 @@ def _share(value, name):
     return fraction(value, name, zero=True)
 
 
+@formula
 def mfu(flops, seconds, peak):
     """Model FLOPs utilisation: the share of the peak rate that useful FLOPs reached.
 
@@ -60,6 +64,7 @@ def mfu(flops, seconds, peak):
     return _share(nonnegative(flops, "flops", "FLOP") / (positive(seconds, "seconds", "s") * positive(peak, "peak", "FLOP/s")), "mfu")
 
 
+@formula
 def mbu(bytes_moved, seconds, bandwidth):
     """Memory bandwidth utilisation: the share of the bandwidth that necessary bytes reached.
 
@@ -73,6 +78,7 @@ def mbu(bytes_moved, seconds, bandwidth):
     return _share(rate / positive(bandwidth, "bandwidth", "B/s"), "mbu")
 
 
+@formula
 def intensity(flops, bytes_moved):
     """Arithmetic intensity (FLOP/B).
 
@@ -84,6 +90,7 @@ def intensity(flops, bytes_moved):
     return nonnegative(flops, "flops", "FLOP") / positive(bytes_moved, "bytes_moved", "B")
 
 
+@formula
 def ridge(peak, bandwidth):
     """Intensity (FLOP/B) above which a machine is limited by arithmetic, below which by memory.
 
@@ -95,6 +102,7 @@ def ridge(peak, bandwidth):
     return positive(peak, "peak", "FLOP/s") / positive(bandwidth, "bandwidth", "B/s")
 
 
+@formula
 def attainable(intensity, peak, bandwidth):
     """Highest rate (FLOP/s) that work of an intensity can reach: the roof.
 
@@ -108,6 +116,7 @@ def attainable(intensity, peak, bandwidth):
     return minimum(positive(peak, "peak", "FLOP/s"), sloped)
 
 
+@formula
 def regime(flops, bytes_moved, peak, bandwidth, mfu=1, mbu=1):
     """What limits the work: "compute-bound" if its arithmetic takes at least as long as its transfers, else "memory-bound".
 
@@ -120,6 +129,7 @@ def regime(flops, bytes_moved, peak, bandwidth, mfu=1, mbu=1):
     return "compute-bound" if longer else "memory-bound"
 
 
+@formula
 def critical_batch(flops_per_sequence, shared_bytes, bytes_per_sequence, peak, bandwidth):
     """Sequences in a decode step at which its intensity meets the ridge: above, arithmetic limits it.
 
@@ -142,6 +152,7 @@ def critical_batch(flops_per_sequence, shared_bytes, bytes_per_sequence, peak, b
     return point * shared_bytes / spare if is_symbolic(spare) or is_array(spare) or spare > 0 else None
 
 
+@formula
 def compute_bound_context(flops_per_sequence, kv_bytes_per_token, peak, bandwidth):
     """Context (tokens) from which on no batch makes decoding compute-bound.
 
@@ -155,6 +166,7 @@ def compute_bound_context(flops_per_sequence, kv_bytes_per_token, peak, bandwidt
     return flops_per_sequence / (ridge(peak, bandwidth) * positive(kv_bytes_per_token, "kv_bytes_per_token", "B/token"))
 
 
+@formula
 def speedup(share, factor):
     """Speed-up of the whole when a part of its time becomes faster (Amdahl).
 

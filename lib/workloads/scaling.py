@@ -7,7 +7,7 @@ import csv
 import math
 from dataclasses import dataclass
 
-from .domain import finite, one_of, positive, some
+from .domain import finite, formula, keep, one_of, positive, some
 from .flops import rule_6n
 from .tables import table
 
@@ -22,11 +22,11 @@ class ScalingLaw:
     beta: float
 
     def __post_init__(self):
-        finite(self.E, "E", "nats/token")
-        for name in ("A", "alpha", "B", "beta"):
-            positive(getattr(self, name), name)
+        keep(self, finite, "nats/token", "E")
+        keep(self, positive, "", "A", "alpha", "B", "beta")
 
 
+@formula
 def loss(law, parameters, tokens):
     """Validation loss that the law predicts (nats/token).
 
@@ -43,6 +43,7 @@ def loss(law, parameters, tokens):
     return law.E + law.A * parameters ** -law.alpha + law.B * tokens ** -law.beta
 
 
+@formula
 def optimal_parameters(law, flops):
     """Parameters of the lowest loss that a training budget buys (count).
 
@@ -61,6 +62,7 @@ def optimal_parameters(law, flops):
     return (law.alpha * law.A / (law.beta * law.B)) ** (1 / total) * (flops / 6) ** (law.beta / total)
 
 
+@formula
 def optimal_tokens(law, flops):
     """Tokens of the lowest loss that a training budget buys (tokens).
 
@@ -73,6 +75,7 @@ def optimal_tokens(law, flops):
     return flops / rule_6n(optimal_parameters(law, flops), tokens=1)
 
 
+@formula
 def allocation_exponents(law):
     """Powers of the budget with which optimal parameters and tokens grow (dimensionless).
 
@@ -86,6 +89,7 @@ def allocation_exponents(law):
     return law.beta / total, law.alpha / total
 
 
+@formula
 def matched_tokens(law, parameters):
     """Tokens with which a given size is the compute-optimal one (tokens).
 
@@ -99,6 +103,7 @@ def matched_tokens(law, parameters):
     return (law.beta * law.B * parameters**law.alpha / (law.alpha * law.A)) ** (1 / law.beta)
 
 
+@formula
 def tokens_for_loss(law, parameters, target_loss):
     """Training tokens at which a model of given size reaches a target loss (tokens).
 
@@ -115,6 +120,7 @@ def tokens_for_loss(law, parameters, target_loss):
     return (law.B / room) ** (1 / law.beta)
 
 
+@formula
 def score_from_loss(loss_value, floor, ceiling, midpoint, width):
     """Task score that a logistic curve assigns to a loss (same unit as floor and ceiling).
 
@@ -135,6 +141,7 @@ def score_from_loss(loss_value, floor, ceiling, midpoint, width):
     return floor + (ceiling - floor) * (small if beyond > 0 else 1) / (1 + small)
 
 
+@formula
 def power_law(coefficient, exponent, flops):
     """A quantity that grows as a power of the training budget, in the unit of the coefficient.
 
@@ -159,10 +166,12 @@ class TrainingRun:
     tokens_declared: int | None = None
 
     def __post_init__(self):
-        for name, unit in (("parameters", ""), ("tokens", "tokens"), ("loss", "nats/token")):
-            positive(getattr(self, name), name, unit)
+        keep(self, positive, "", "parameters")
+        keep(self, positive, "tokens", "tokens")
+        keep(self, positive, "nats/token", "loss")
 
 
+@formula
 def training_runs(*uses):
     """Published single-epoch training runs on C4: six the chapter fits, two it holds out, and the others of the same collection.
 
@@ -180,6 +189,7 @@ def training_runs(*uses):
             for r in table("c4_runs") if not uses or r["use"] in uses]
 
 
+@formula
 def read_runs(lines, parameters="parameters", loss="loss", tokens="tokens", flops=None):
     """Training runs from the lines of a comma-separated file with a header.
 
@@ -209,6 +219,7 @@ def _number(text, column, line):
         raise ValueError(f"{column} in line {line} must be a number above 0, got {text!r}") from None
 
 
+@formula
 def root_mean_square_error(law, runs):
     """Root mean square of prediction minus observation over runs (nats/token).
 

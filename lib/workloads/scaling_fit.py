@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import least_squares, minimize_scalar
 
-from .domain import fraction, one_of, positive, whole
+from .domain import formula, fraction, one_of, positive, whole
 from .generic import ceil
 from .scaling import ScalingLaw
 
@@ -29,6 +29,7 @@ class Fit:
     objective: float
 
 
+@formula
 def arrays(runs):
     """Parameters, tokens and losses of runs as three arrays.
 
@@ -68,6 +69,7 @@ def _law(theta, n, d):
     return ScalingLaw(e, float(np.exp(a + alpha * np.log(n).mean())), alpha, float(np.exp(b + beta * np.log(d).mean())), beta)
 
 
+@formula
 def grid_cells(runs, exponents=CHAPTER_EXPONENTS):
     """Least-squares fits in every cell of an exponent grid, best first.
 
@@ -112,6 +114,7 @@ def _huber_loss(size, delta):
     return np.where(size <= delta, size**2 / 2, delta * (size - delta / 2))
 
 
+@formula
 def huber(residuals, delta=DELTA):
     """Sum of Huber's loss, along the last axis.
 
@@ -148,6 +151,7 @@ def _fit(runs, log, delta, lowest):
     return Fit(_law(best.x, n, d), float(cost(best.fun)))
 
 
+@formula
 def least_squares_fit(runs, intercept="nonnegative"):
     """Least squares on the loss, all five coefficients free.
 
@@ -165,6 +169,7 @@ def least_squares_fit(runs, intercept="nonnegative"):
     return Fit(fit.law, 2 * fit.objective)
 
 
+@formula
 def huber_fit(runs, delta=DELTA):
     """Chinchilla's objective: Huber's loss on the difference of log losses, E >= 0, no start asked of the user.
 
@@ -182,6 +187,7 @@ def huber_fit(runs, delta=DELTA):
     return _fit(runs, True, delta, 0)
 
 
+@formula
 def profile(runs, alphas):
     """Best least-squares fit for each given alpha, E free: how well the runs tell one alpha from another.
 
@@ -266,6 +272,7 @@ def _resample_fits(start, log_n, log_d, log_y, counts, delta):
     return theta
 
 
+@formula
 def bootstrap(runs, fit, resamples=1000, seed=0, delta=DELTA):
     """Coefficients of Huber fits to runs drawn again with replacement: their spread is the sampling uncertainty.
 
@@ -290,6 +297,7 @@ def bootstrap(runs, fit, resamples=1000, seed=0, delta=DELTA):
     return np.stack([np.exp(e), np.exp(a + alpha * np.log(n).mean()), alpha, np.exp(b + beta * np.log(d).mean()), beta], axis=1)
 
 
+@formula
 def interval(samples, level=0.95):
     """Central percentile interval (low, high) of the samples along their first axis.
 

@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from itertools import product
 from math import inf, log
 
-from .domain import finite, nonnegative, one_of, positive, some, whole
+from .domain import finite, flag, formula, keep, nonnegative, one_of, positive, some, whole
 from .metrics import nearest_rank, request_seconds, ttft
 from .steptime import TICKS
 
@@ -45,8 +45,9 @@ class Engine:
 
     def __post_init__(self):
         for name, unit in (("blocks", ""), ("block_size", "tokens"), ("seats", "requests"), ("max_length", "tokens")):
-            whole(getattr(self, name), name, unit, 1)
-        whole(self.token_budget, "token_budget", "tokens/step", self.seats)
+            keep(self, whole, unit, name, least=1)
+        keep(self, whole, "tokens/step", "token_budget", least=self.seats)
+        keep(self, flag, "", "whole_sequence")
 
     def blocks_of(self, tokens):
         """Blocks that hold so many tokens: ceil(tokens / block size)."""
@@ -86,6 +87,7 @@ class Run:
         return max(r.last for r in self.requests) - self.requests[0].arrival
 
 
+@formula
 def p95_times(run):
     """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), a dict named as `replay.Measured`.
 
@@ -100,6 +102,7 @@ def p95_times(run):
             "makespan": run.makespan}
 
 
+@formula
 def outstanding(run, time):
     """Requests that have arrived and not ended at a time (count).
 
@@ -160,6 +163,7 @@ def _run(load, rows, steps, events, timeline):
     return Run(tuple(served), steps, events, tuple((now / TICKS, used, running) for now, used, running in timeline))
 
 
+@formula
 def serve_stepwise(load, engine, step_time):
     """Run of a load on one replica, one engine step after the other. Slow and plain: the reference for `serve`.
 
@@ -309,6 +313,7 @@ def _span(step_time, decoding, free, gap):
     return steps, step_time.span(rows, context, steps)
 
 
+@formula
 def serve(load, engine, step_time):
     """Run of a load on one replica, from event to event: equal to `serve_stepwise` in every number but ``events``; the timeline holds the
     last steps of the events only.
@@ -387,6 +392,7 @@ def serve(load, engine, step_time):
     return _run(load, rows, decoding.step, events, timeline)
 
 
+@formula
 def relative_errors(run, measured):
     """Predicted over measured minus 1, for each time of `p95_times`, as a dict (dimensionless).
 
@@ -400,6 +406,7 @@ def relative_errors(run, measured):
     return {name: value / positive(getattr(measured, name), name, "s") - 1 for name, value in p95_times(run).items()}
 
 
+@formula
 def calibrate(engine, step_time, observations, factors=2):
     """Step time whose MFU and MBU fit observed times best: least squares of the logarithms.
 

@@ -5,7 +5,7 @@ Costs are kept as whole ticks of 10**-21 s per unit of work: a sum of many steps
 from dataclasses import dataclass
 from functools import cached_property
 
-from .domain import nonnegative, one_of, positive
+from .domain import formula, fraction, keep, nonnegative, one_of, positive
 from .flops import attention_flops_per_pair, forward
 from .memory import kv_bytes_per_token, weights_read_per_step
 from .roofline import compute_seconds, transfer_seconds
@@ -39,7 +39,10 @@ class StepTime:
 
     def __post_init__(self):
         for name in ("linear_flops", "head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"):
-            nonnegative(getattr(self, name), name, "FLOP" if name.endswith("flops") else "B")
+            keep(self, nonnegative, "FLOP" if name.endswith("flops") else "B", name)
+        keep(self, positive, "FLOP/s", "peak")
+        keep(self, positive, "B/s", "bandwidth")
+        keep(self, fraction, "", "mfu", "mbu")
         one_of(self.form, "form", ("sum", "max"))
         positive(self.span(1, 1, 1), "time of a step", "ticks")
 
@@ -74,6 +77,7 @@ class StepTime:
         return self.step(*counts) / TICKS
 
 
+@formula
 def step_time(model, card, mfu=1, mbu=1, form="sum", precision="bf16", bytes_per_value=2):
     """The `StepTime` of a dense model with ordinary attention on an accelerator.
 

@@ -9,11 +9,12 @@ from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from .domain import finite, fraction, nonnegative, one_of, positive, whole
+from .domain import finite, formula, fraction, nonnegative, one_of, positive, whole
 from .generic import ceil, maximum, total
 from .tables import table
 
 
+@formula
 def chunk_bytes(sample_rate, chunk, channels=1, bytes_per_sample=2):
     """Bytes of an uncompressed chunk of sound (B).
 
@@ -54,6 +55,7 @@ def _in_turn(ready, spent):
     return ends
 
 
+@formula
 def deliveries(chunks, chunk, process, send, network):
     """Way of each chunk from microphone to player, a list of Delivery.
 
@@ -89,6 +91,7 @@ def _offsets(arrivals, chunk):
     return durations, list(accumulate(durations, initial=0))[:-1]
 
 
+@formula
 def playback(arrivals, chunk, buffer):
     """Playback of chunks in order, a list of Play.
 
@@ -111,6 +114,7 @@ def playback(arrivals, chunk, buffer):
     return plays
 
 
+@formula
 def smallest_buffer(arrivals, chunk):
     """Smallest buffer with which these arrivals play without a stall (ms).
 
@@ -124,6 +128,7 @@ def smallest_buffer(arrivals, chunk):
     return max(finite(arrival, "arrivals", "ms") - arrivals[0] - sound for arrival, sound in zip(arrivals, before))
 
 
+@formula
 def arrived_audio(arrivals, chunk, time):
     """Sound that can be played by a time (ms): A(t), the chunks up to the first that is missing.
 
@@ -137,6 +142,7 @@ def arrived_audio(arrivals, chunk, time):
     return total(duration for ready, duration in zip(complete, durations) if ready <= finite(time, "time", "ms"))
 
 
+@formula
 def played_audio(plays, time):
     """Sound that has been played by a time (ms): P(t).
 
@@ -148,6 +154,7 @@ def played_audio(plays, time):
     return heard(plays, plays[0].start, max(finite(time, "time", "ms"), plays[0].start))
 
 
+@formula
 def heard(plays, start, end):
     """Sound that is heard between two times (ms), stalls left out: what still comes out after an interruption.
 
@@ -161,6 +168,7 @@ def heard(plays, start, end):
     return total(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
 
 
+@formula
 def next_tick(time, period):
     """First tick at or after a time (ms), of a clock that acts every period from time 0 on.
 
@@ -173,6 +181,7 @@ def next_tick(time, period):
     return ceil(Fraction(finite(time, "time", "ms")) / Fraction(positive(period, "period", "ms"))) * period
 
 
+@formula
 def miss_probability(duration, period):
     """Chance that an event which lasts some time falls between two looks, one every period.
 
@@ -186,6 +195,7 @@ def miss_probability(duration, period):
     return maximum(0, 1 - nonnegative(duration, "duration", "ms") / positive(period, "period", "ms"))
 
 
+@formula
 def observation_tokens(time, period, tokens, kept=1):
     """Tokens that looks leave in the context, on average (tokens).
 
@@ -199,6 +209,7 @@ def observation_tokens(time, period, tokens, kept=1):
     return looks * fraction(kept, "kept", zero=True) * nonnegative(tokens, "tokens")
 
 
+@formula
 def milliseconds_until_full(room, period, tokens, kept=1):
     """Time until looks have filled the room in a context (ms).
 

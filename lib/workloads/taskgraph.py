@@ -23,7 +23,7 @@ class Stage:
     after: tuple = ()
 
     def __post_init__(self):
-        domain.nonnegative(self.seconds, f"seconds of stage {self.name!r}", "s")
+        domain.keep(self, domain.nonnegative, "s", "seconds", of=f" of stage {self.name!r}")
         if isinstance(self.after, str):
             raise ValueError(f"after of stage {self.name!r} must be a tuple of names, got {self.after!r}")
         object.__setattr__(self, "after", tuple(self.after))
@@ -36,6 +36,7 @@ class Interval(NamedTuple):
     end: float
 
 
+@domain.formula
 def chain(*stages):
     """The stages one after another, each waiting for the one before it; their own ``after`` is replaced.
 
@@ -46,6 +47,7 @@ def chain(*stages):
     return tuple(replace(stage, after=after) for stage, after in zip(stages, before))
 
 
+@domain.formula
 def ordered(stages):
     """The stages in an order that respects every dependency.
 
@@ -69,6 +71,7 @@ def ordered(stages):
         raise ValueError(f"stages must not wait for each other in a cycle, got {' -> '.join(error.args[1])}") from None
 
 
+@domain.formula
 def earliest(stages):
     """Interval of every stage when each starts as soon as it may (s), a dict of name to `Interval`.
 
@@ -88,6 +91,7 @@ def earliest(stages):
     return intervals
 
 
+@domain.formula
 def span(stages):
     """Shortest time in which the task can end (s): the length of its longest path.
 
@@ -99,6 +103,7 @@ def span(stages):
     return max(interval.end for interval in earliest(stages).values())
 
 
+@domain.formula
 def work(stages):
     """Time of all stages together (s): what one executor alone would need.
 
@@ -108,6 +113,7 @@ def work(stages):
     return total(stage.seconds for stage in ordered(stages))
 
 
+@domain.formula
 def latest(stages):
     """Interval of every stage when each starts as late as it may without delaying the task (s), a dict of name to `Interval`.
 
@@ -127,6 +133,7 @@ def latest(stages):
     return intervals
 
 
+@domain.formula
 def slack(stages):
     """Time by which each stage may slip without delaying the task (s), a dict by name.
 
@@ -141,6 +148,7 @@ def slack(stages):
     return {stage.name: late[stage.name].start - early[stage.name].start for stage in stages}
 
 
+@domain.formula
 def critical_path(stages):
     """Names along one longest path, from first to last stage. With several of equal length, one of them.
 
@@ -156,6 +164,7 @@ def critical_path(stages):
     return tuple(path)
 
 
+@domain.formula
 def executor_bounds(stages, executors):
     """Least and most time that any greedy schedule on so many equal executors can take (s), a pair.
 
@@ -173,6 +182,7 @@ def executor_bounds(stages, executors):
     return max(length, seconds / m), length + (seconds - length) / m
 
 
+@domain.formula
 def faster(stages, factor, *names):
     """The same task with the named stages running ``factor`` times as fast.
 
@@ -187,6 +197,7 @@ def faster(stages, factor, *names):
     return tuple(replace(s, seconds=s.seconds / factor) if s.name in names else s for s in stages)
 
 
+@domain.formula
 def kept_seconds(stages, *names):
     """Time in which at least one of the named stages runs (s), each starting as early as it may.
 

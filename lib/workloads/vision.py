@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from . import flops, memory, roofline
-from .domain import multiple, nonnegative, positive, whole
+from .domain import formula, keep, multiple, nonnegative, positive, whole
 from .generic import quotient, total
 from .tables import item_values
 
@@ -33,8 +33,7 @@ class VisionEncoder:
     feature_sets: int = 1
 
     def __post_init__(self):
-        for size in fields(self)[1:]:
-            whole(getattr(self, size.name), size.name, least=1)
+        keep(self, whole, "", *(size.name for size in fields(self)[1:]), least=1)
 
 
 def encoder():
@@ -49,6 +48,7 @@ def encoder():
     return VisionEncoder(name, **item_values("media", name))
 
 
+@formula
 def patches(encoder, height, width):
     """Patches of an image (count).
 
@@ -64,6 +64,7 @@ def patches(encoder, height, width):
     return quotient(height * width, encoder.patch**2)
 
 
+@formula
 def visual_tokens(encoder, height, width):
     """Tokens that an image adds to the language sequence (tokens).
 
@@ -76,6 +77,7 @@ def visual_tokens(encoder, height, width):
     return quotient(patches(encoder, height, width), encoder.merge**2)
 
 
+@formula
 def feature_bytes(encoder, tokens, sets=None, bytes_per_value=2):
     """Bytes of the features of visual tokens: what an encoder cache holds for an image (B).
 
@@ -113,6 +115,7 @@ class EncoderFlops:
         return self.patch_projection + self.attention_projections + self.mlp + self.attention + self.mergers
 
 
+@formula
 def encoder_flops(encoder, patches):
     """FLOPs of the encoder's matrix products for one image, by block.
 
@@ -140,6 +143,7 @@ class HandOff(NamedTuple):
     work_left: int
 
 
+@formula
 def hand_offs(encoder, model, images, image_bytes, text_tokens, bytes_per_value=2):
     """The three points at which a request with images can be handed over before it decodes: image, features, KV.
 
@@ -165,6 +169,7 @@ def hand_offs(encoder, model, images, image_bytes, text_tokens, bytes_per_value=
             HandOff("KV", memory.kv_bytes(model, context, bytes_per_value=bytes_per_value), 0))
 
 
+@formula
 def hand_off_seconds(hand_off, bandwidth, flops_per_second):
     """Time from the hand-over to the end of the prefill (s), sending and computing one after the other.
 
@@ -177,6 +182,7 @@ def hand_off_seconds(hand_off, bandwidth, flops_per_second):
     return roofline.transfer_seconds(hand_off.bytes, bandwidth) + roofline.compute_seconds(hand_off.work_left, flops_per_second)
 
 
+@formula
 def break_even_bandwidth(earlier, later, flops_per_second):
     """Bandwidth (B/s) above which the later hand-off is the faster one: more bytes, less work.
 
