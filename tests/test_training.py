@@ -16,6 +16,7 @@ from workloads.training import (
     Operation,
     UpdateTokens,
     Weight,
+    activation_bytes,
     backward,
     backward_flops,
     document_pairs,
@@ -23,8 +24,11 @@ from workloads.training import (
     forward_flops,
     input_timeline,
     kept_elements,
+    layer_bytes,
+    layer_input_bytes,
     lifetimes,
     linear_products,
+    logits_bytes,
     needs_gradient,
     pack,
     state_bytes,
@@ -464,7 +468,12 @@ def test_state_of_a_part_that_is_trained():
     state = state_bytes(graph)
     assert state.total == 18 * trained + 2 * (parameters(TINY).total - trained)
     assert (state.gradients, state.first_moment) == (4 * trained, 4 * trained)
-    assert state_bytes(graph, frozen_bytes=Fraction(1, 2)).total == 18 * trained + Fraction(parameters(TINY).total - trained, 2)
+    whole = 2 * 11 * 8 + 3 * (2 * 8 + 2 * 3) + 8                            # embedding and head; norms of layers, heads, end
+    inside = parameters(TINY).total - trained - whole
+    assert state_bytes(graph, frozen_bytes=Fraction(1, 2)).total == 18 * trained + Fraction(inside, 2) + 2 * whole
+    assert state_bytes(graph, frozen_bytes=Fraction(1, 2), unquantised_bytes=4).total == 18 * trained + Fraction(inside, 2) + 4 * whole
+    assert state_bytes(graph, frozen_bytes=4).total == 18 * trained + 4 * (inside + whole)
+    assert state_bytes(graph, frozen_bytes=1, unquantised_bytes=1).total == 18 * trained + inside + whole
 
 
 def test_state_of_everything_trained_is_the_recipe():
@@ -475,6 +484,82 @@ def test_state_without_anything_trained_is_refused():
     with pytest.raises(ValueError, match="trained parameters"):
         state_bytes(transformer(TINY, 3, trained=lambda name: False))
 
+
+# Bytes of activations
+
+def test_activations_by_hand():
+    """TINY, 5 tokens: a layer keeps what the drawing says, less its input, 2 bytes each; the final norm its input and its output."""
+    graph = transformer(TINY, 5)
+    layer = 2 * 5 * (kept_per_token(TINY) - TINY.hidden)
+    assert layer_bytes(graph) == (layer,) * 3 and layer_input_bytes(graph) == 3 * 2 * 5 * 8
+    logits = 5 * 11 * (2 + 4 + 4)
+    assert activation_bytes(graph) == (3 * 2 * 5 * 8, 3 * layer, 2 * 2 * 5 * 8, logits)
+    for recompute in ("layers", "stop early"):
+        assert activation_bytes(graph, recompute) == (3 * 2 * 5 * 8, layer, 2 * 2 * 5 * 8, logits)
+    assert activation_bytes(graph, "layers", bytes_per_value=4, copies=(2,)) == (3 * 4 * 5 * 8, 2 * layer, 2 * 4 * 5 * 8, 5 * 11 * 2)
+
+
+@pytest.mark.parametrize("m", TRANSFORMERS, ids=lambda m: m.name)
+def test_activations_with_nothing_computed_again_are_all_that_is_kept(m):
+    kept = kept_elements(transformer(m, 3))
+    parts = activation_bytes(transformer(m, 3), copies=(2,))
+    assert parts.total == 2 * sum(kept.values()) and parts.logits == 2 * 3 * m.vocab
+    again = activation_bytes(transformer(m, 3), "layers", copies=(2,))
+    assert again.layers == max(layer_bytes(transformer(m, 3))) and again[0::2] == parts[0::2]
+
+
+def test_a_compact_head_keeps_only_the_logits_of_its_labels():
+    some, every = (activation_bytes(transformer(TINY, 5, labels=labels), "layers") for labels in (2, 5))
+    assert some.logits == 2 * 11 * 10 and every.logits == 5 * 11 * 10
+    assert every.final_norm - some.final_norm == 2 * (5 - 2) * 8           # rows gathered before the head
+
+
+def test_attention_without_a_fused_kernel_stores_a_square_for_each_head():
+    fused, stored = (transformer(TINY, 5, fused=fused) for fused in (True, False))
+    assert forward_flops(fused) == forward_flops(stored) and backward_flops(fused) == backward_flops(stored)
+    assert [b - a for a, b in zip(layer_bytes(fused), layer_bytes(stored))] == [2 * 4 * 5 * 5] * 3
+
+
+def test_layers_that_recomputation_runs_again_keep_their_inputs_though_nothing_else_would():
+    """Adapters in the first layer need no gradient of its input; its second forward pass needs the input itself."""
+    graph = transformer(TINY, 5, trained=lambda name: False, lora_rank=1, lora_on=("query",))
+    assert "embedding" not in kept_elements(graph)
+    assert activation_bytes(graph).layer_inputs == 2 * 2 * 5 * 8 and activation_bytes(graph, "layers").layer_inputs == 3 * 2 * 5 * 8
+
+
+@given(st.sampled_from(TRANSFORMERS[:4]), st.integers(1, 50))
+def test_activations_grow_with_the_sequence_and_shrink_with_recomputation(m, tokens):
+    shorter, longer = transformer(m, tokens), transformer(m, 2 * tokens)
+    again = activation_bytes(shorter, "layers")
+    assert activation_bytes(longer, "layers") == tuple(2 * part for part in again)
+    assert again.total < activation_bytes(shorter).total
+    assert activation_bytes(transformer(m, tokens, fused=False), "layers").total > again.total
+
+
+def test_activations_of_experts_are_those_of_the_layer_that_keeps_most():
+    v3 = transformer(model("DeepSeek-V3"), 2)
+    each = layer_bytes(v3)
+    assert len(set(each)) == 2 and len(each) == 61 and activation_bytes(v3, "layers").layers == max(each) > min(each)
+
+
+def test_bytes_of_activations_are_refused_by_name():
+    graph = transformer(TINY, 5)
+    for bad, message in (
+        (lambda: activation_bytes(graph, "some"), "recompute.*'some'"),
+        (lambda: activation_bytes(graph, bytes_per_value=0), "bytes_per_value.* 0"),
+        (lambda: activation_bytes(graph, copies=()), "copies must hold at least one copy"),
+        (lambda: logits_bytes(10, (2, 0)), "copies.* 0"),
+        (lambda: logits_bytes(-1), "values.* -1"),
+        (lambda: layer_input_bytes([Operation("x")]), "graph must hold at least one layer"),
+        (lambda: layer_bytes([Operation("x", weight=Weight("W", 1))]), "graph must hold at least one layer"),
+        (lambda: transformer(TINY, 5, fused="no"), "fused.*'no'"),
+        (lambda: state_bytes(graph, unquantised_bytes=0), "unquantised_bytes.* 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bad()
+
+
+# Update
 
 @pytest.mark.parametrize("recipe, read, written", [
     ("fp32 gradients", 4 + 4 + 4 + 4, 4 + 4 + 4 + 2), ("bf16 gradients", 2 + 4 + 4 + 4, 4 + 4 + 4 + 2),
@@ -640,3 +725,24 @@ def test_impossible_timelines_are_refused(arguments, message):
 def test_an_operation_stores_and_multiplies_nothing_unless_told():
     plain = Operation("x")
     assert (plain.reads, plain.weight, plain.flops, plain.elements, plain.saves) == ((), None, 0, 0, ())
+
+
+def test_every_output_has_the_elements_of_the_drawing():
+    rows, m = 7, replace(TINY, layers=1)                # 8 wide, 4 heads of 3 on 2 of keys, FFN 10, vocabulary 11: no two of a kind
+    graph = transformer(m, rows, labels=5, lora_rank=9, lora_on=("key", "ffn down"))
+    sizes = {op.name.removeprefix("layer 0 "): op.elements for op in graph}
+    wide = {"embedding": 8, "attention norm": 8, "query": 12, "query rotated": 12, "key": 6, "key A": 9, "key B": 6, "key sum": 6,
+            "key rotated": 6, "value": 6, "values": 12, "attention output": 8, "attention sum": 8, "ffn norm": 8, "ffn gate": 10,
+            "ffn up": 10, "ffn product": 10, "ffn down": 8, "ffn down A": 9, "ffn down B": 8, "ffn down sum": 8, "ffn sum": 8, "norm": 8}
+    assert sizes == {name: 7 * width for name, width in wide.items()} | {"scores": 0, "label rows": 5 * 8, "head": 5 * 11, "loss": 0}
+    assert {op.name: op.weight.parameters for op in graph if op.name.endswith((" A", " B"))} == {
+        "layer 0 key A": 8 * 9, "layer 0 key B": 9 * 6, "layer 0 ffn down A": 10 * 9, "layer 0 ffn down B": 9 * 8}
+    assert {op.name: op.flops for op in graph if op.name.endswith((" A", " B"))} == {
+        "layer 0 key A": 2 * 7 * 8 * 9, "layer 0 key B": 2 * 7 * 9 * 6, "layer 0 ffn down A": 2 * 7 * 10 * 9,
+        "layer 0 ffn down B": 2 * 7 * 9 * 8}
+
+
+@pytest.mark.parametrize("prepare, compute", [([1], [1, 2]), ([1, 2], [1])])
+def test_every_batch_is_prepared_and_computed(prepare, compute):
+    with pytest.raises(ValueError, match=f"as many values as prepare_seconds, {len(prepare)}, got {len(compute)}"):
+        input_timeline(prepare, compute)

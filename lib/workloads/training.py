@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from . import domain, flops, memory, models, taskgraph
+from .generic import maximum
 
 
 class Product(NamedTuple):
@@ -28,6 +29,7 @@ class Product(NamedTuple):
         return 2 * self.left[0] * self.left[1] * self.right[1]
 
 
+@domain.formula
 def linear_products(rows, inputs, outputs):
     """The three products of training a linear layer Y = X W, as `Product`s: output, input gradient, weight gradient.
 
@@ -53,7 +55,8 @@ class Weight:
     trained: bool = True
 
     def __post_init__(self):
-        domain.whole(self.parameters, f"parameters of {self.name!r}", least=1)
+        domain.keep(self, domain.whole, "", "parameters", of=f" of {self.name!r}", least=1)
+        domain.keep(self, domain.flag, "", "trained", of=f" of {self.name!r}")
 
 
 @dataclass(frozen=True)
@@ -76,14 +79,14 @@ class Operation:
     saves: tuple = ()
 
     def __post_init__(self):
-        for size in ("flops", "elements"):
-            domain.nonnegative(getattr(self, size), f"{size} of {self.name!r}")
+        domain.keep(self, domain.nonnegative, "", "flops", "elements", of=f" of {self.name!r}")
         if self.flops and len(self.reads) + (self.weight is not None) != 2:
             raise ValueError(f"product {self.name!r} must have two factors, got reads {self.reads!r} and weight {self.weight!r}")
         for name in self.saves:
             domain.one_of(name, f"saves of {self.name!r}", (*self.reads, self.name))
 
 
+@domain.formula
 def needs_gradient(graph):
     """Names of the operations whose outputs need a gradient: those with a trained weight of their own or anywhere before them.
 
@@ -117,6 +120,7 @@ class BackwardStep(NamedTuple):
     needs: tuple
 
 
+@domain.formula
 def backward(graph):
     """Backward steps of a graph, last operation first; an operation with no gradient to pass on or to keep has none.
 
@@ -144,6 +148,7 @@ def _other_factors(op, graded, trained):
     return tuple(mine for mine, other in zip(op.reads, reversed(op.reads)) if other in graded)
 
 
+@domain.formula
 def forward_flops(graph):
     """FLOPs (count) of the forward pass: the sum over all operations. Parameters: graph, Operations in forward order.
 
@@ -153,6 +158,7 @@ def forward_flops(graph):
     return sum(op.flops for op in graph)
 
 
+@domain.formula
 def backward_flops(graph):
     """FLOPs (count) of the backward pass: the sum over the steps of `backward`. Parameters: graph, Operations in forward order.
 
@@ -162,6 +168,7 @@ def backward_flops(graph):
     return sum(step.flops for step in backward(graph))
 
 
+@domain.formula
 def kept_elements(graph):
     """Values (count) of each output that must wait for the backward pass, a dict in forward order.
 
@@ -184,6 +191,7 @@ class Kept(NamedTuple):
     elements: int
 
 
+@domain.formula
 def lifetimes(graph):
     """How long each output, each gradient of an output and each weight gradient is kept, as `Kept`s.
 
@@ -213,6 +221,7 @@ def lifetimes(graph):
     return (*found, *weights.values())
 
 
+@domain.formula
 def elements_held(kept, event):
     """Values (count) alive during one event, of the `Kept`s given.
 
@@ -228,7 +237,8 @@ def elements_held(kept, event):
 
 # A transformer as a graph
 
-def transformer(model, tokens, labels=None, trained=lambda weight: True, lora_rank=0, lora_on=()):
+@domain.formula
+def transformer(model, tokens, labels=None, trained=lambda weight: True, lora_rank=0, lora_on=(), fused=True):
     """Graph of one training forward pass over a sequence, down to the loss.
 
     Parameters
@@ -236,9 +246,10 @@ def transformer(model, tokens, labels=None, trained=lambda weight: True, lora_ra
       labels: rows of the vocabulary head, gathered before it (a compact head); left out, all tokens
       trained: whether a weight is trained, asked by its name: "embedding", "layer 0 query", "layer 0 ffn down", "norm", "head"
       lora_rank: rank r of adapters W + A B on the matrices named in lora_on ("query", "ffn up", ...), always trained; 0: none
+      fused: attention in one kernel, whose scores are multiplied in a product but never stored (their second computation in its
+        backward pass is left out). False: the scores after the softmax are stored, a full square for each query head
     Returns: tuple of Operations. Names begin with "layer i " inside layers.
-    Assumptions: attention is fused: scores are multiplied in a product but never stored (their second computation in such a
-    kernel's backward pass is left out); its output is kept. SwiGLU keeps both inputs and its product, norms keep their input.
+    Assumptions: attention keeps its output. SwiGLU keeps both inputs and its product, norms keep their input.
     Raises: ValueError for adapters on a matrix that the model lacks or that its routed experts hold.
 
     >>> from workloads.models import model
@@ -246,7 +257,7 @@ def transformer(model, tokens, labels=None, trained=lambda weight: True, lora_ra
     >>> forward_flops(graph), backward_flops(graph)
     (143789331054592, 287578662109184)
     """
-    graph = _Transformer(model, tokens, trained, lora_rank, lora_on)
+    graph = _Transformer(model, tokens, trained, lora_rank, lora_on, domain.flag(fused, "fused"))
     rows = tokens if labels is None else domain.whole(labels, "labels", "tokens", least=1)
     domain.nonnegative(tokens - rows, "tokens - labels", "tokens")
     x = graph.add("embedding", weight=graph.weight("embedding", model.vocab * model.hidden), elements=tokens * model.hidden)
@@ -262,8 +273,9 @@ def transformer(model, tokens, labels=None, trained=lambda weight: True, lora_ra
 
 
 class _Transformer:
-    def __init__(self, model, tokens, trained, lora_rank, lora_on):
+    def __init__(self, model, tokens, trained, lora_rank, lora_on, fused):
         self.model, self.tokens, self.trained, self.operations = model, tokens, trained, []
+        self.squares = 0 if fused else model.heads * tokens * tokens
         self.once = flops.forward(model, tokens)
         self.matrices = {w.name: w for w in models.matrices(model)}
         self.rank = domain.whole(lora_rank, "lora_rank", least=1 if lora_on else 0)
@@ -317,7 +329,7 @@ class _Transformer:
         else:
             key, value = self.linear(layer, "key", y), self.linear(layer, "value", y)
         query, key = self.rotated(layer, "query", query, m.heads), self.rotated(layer, "key", key, m.kv_heads)
-        scores = self.add(at + "scores", query, key, flops=self.once.scores // m.layers)
+        scores = self.add(at + "scores", query, key, flops=self.once.scores // m.layers, elements=self.squares)
         mixed = self.add(at + "values", scores, value, flops=self.once.values // m.layers, elements=self.tokens * m.heads * m.value_dim,
                          saves=(at + "values",))
         return self.add(at + "attention sum", x, self.linear(layer, "attention output", mixed), elements=self.tokens * m.hidden)
@@ -341,6 +353,7 @@ class _Transformer:
 
 # State
 
+@domain.formula
 def weights(graph):
     """The weights of a graph, a dict of name to `Weight`; a shared one counts once.
 
@@ -350,22 +363,131 @@ def weights(graph):
     return {op.weight.name: op.weight for op in graph if op.weight}
 
 
-def state_bytes(graph, recipe="fp32 gradients", frozen_bytes=2):
+@domain.formula
+def state_bytes(graph, recipe="fp32 gradients", frozen_bytes=2, unquantised_bytes=None):
     """Bytes of weights, gradients and optimizer state when a part of the weights is frozen, as `memory.TrainingBytes`.
 
-    Equation: trained parameters x (bytes of the recipe), and frozen_bytes for each frozen one, with the weights.
+    Equation: trained parameters x (bytes of the recipe), and with the weights, for each frozen one, frozen_bytes inside a matrix of
+    the layers, unquantised_bytes in embedding, head and norms.
     Parameters: graph, Operations in forward order; recipe, as in `memory.training_state_bytes`; frozen_bytes (B): 2 for
-    BF16, 0.5 for 4 bits (scales left out).
+    BF16, 0.5 for 4 bits, 0.5 + 1/16 for 4 bits with a 4-byte scale for each 64 weights; unquantised_bytes (B): left out, as
+    frozen_bytes but at least 2, for what loads a model in 8 or 4 bits narrows its matrices only.
     Raises: ValueError if no weight is trained.
 
     >>> graph = [Operation("x"), Operation("y", ("x",), Weight("W", 100, trained=False), 1), Operation("z", ("y",), Weight("V", 10), 1)]
     >>> state_bytes(graph).total
     380
     """
-    trained, frozen = (sum(w.parameters for w in weights(graph).values() if w.trained is kind) for kind in (True, False))
-    state = memory.training_state_bytes(domain.positive(trained, "trained parameters"), recipe)
-    return replace(state, weights=state.weights + frozen * domain.positive(frozen_bytes, "frozen_bytes", "B"))
+    of_graph, width = weights(graph).values(), domain.positive(frozen_bytes, "frozen_bytes", "B")
+    outer = maximum(width, 2) if unquantised_bytes is None else domain.positive(unquantised_bytes, "unquantised_bytes", "B")
+    trained = domain.positive(sum(w.parameters for w in of_graph if w.trained), "trained parameters")
+    frozen, around = (sum(w.parameters for w in of_graph if not w.trained and _outside_matrices(w.name) is out) for out in (False, True))
+    state = memory.training_state_bytes(trained, recipe)
+    return replace(state, weights=state.weights + frozen * width + around * outer)
 
+
+def _outside_matrices(weight):
+    return weight in ("embedding", "head") or weight.endswith("norm")
+
+
+# Activations
+
+LOGIT_COPIES = (2, 4, 4)        # bytes a value: logits as the head writes them, the same in FP32, their log-softmax (later its gradient)
+
+
+@domain.formula
+def logits_bytes(values, copies=LOGIT_COPIES):
+    """Bytes of the logits and of what the loss holds beside them (B).
+
+    Equation: values x (sum of the bytes of all copies).
+    Parameters: values, rows x vocabulary; copies, bytes a value of each: BF16 and twice FP32 where the loss is taken in FP32 of whole
+    logits; (2,) where a kernel takes the loss in pieces.
+
+    >>> logits_bytes(8192 * 151_936)
+    12446597120
+    """
+    return domain.nonnegative(values, "values") * sum(domain.positive(b, "copies", "B") for b in domain.some(copies, "copies", "copy"))
+
+
+@domain.formula
+def layer_input_bytes(graph, bytes_per_value=2):
+    """Bytes of the inputs of all layers: what recomputation keeps of them (B).
+
+    Equation: layers x tokens x hidden x bytes_per_value.
+    Parameters: graph, from `transformer`; bytes_per_value (B).
+
+    >>> layer_input_bytes(transformer(models.model("Qwen3-8B"), 8192)) == 36 * 8192 * 4096 * 2
+    True
+    """
+    sizes = {op.name: op.elements for op in graph}
+    return sum(sizes[name] for name in _entered(graph)) * domain.positive(bytes_per_value, "bytes_per_value", "B")
+
+
+def _entered(graph):
+    """Names of the outputs that layers take as their inputs."""
+    return domain.some((op.reads[0] for op in graph if op.name.endswith(" attention norm")), "graph", "layer")
+
+
+@domain.formula
+def layer_bytes(graph, bytes_per_value=2):
+    """Bytes that each layer keeps for its backward pass beside its input, a tuple in forward order (B).
+
+    Equation: bytes_per_value x the layer's own part of `kept_elements`; its last sum is the next one's input and is left out.
+    Parameters: graph, from `transformer`, which says whether attention is fused; bytes_per_value (B).
+
+    >>> min(layer_bytes(transformer(models.model("Qwen3-8B"), 8192)))
+    1056964608
+    """
+    width, kept, sums = domain.positive(bytes_per_value, "bytes_per_value", "B"), kept_elements(graph), {}
+    for op in graph:
+        if op.name.startswith("layer "):
+            layer = op.name.split()[1]
+            mine = 0 if op.name == f"layer {layer} ffn sum" else kept.get(op.name, 0)
+            sums[layer] = sums.get(layer, 0) + mine * width
+    return tuple(domain.some(sums.values(), "graph", "layer"))
+
+
+class ActivationBytes(NamedTuple):
+    """Bytes of activations at the turn from forward to backward: inputs of the layers, what layers keep besides (all, or the one that is
+    computed again), input and output of the final norm with what a compact head gathers, logits with their copies."""
+
+    layer_inputs: float
+    layers: float
+    final_norm: float
+    logits: float
+
+    @property
+    def total(self):
+        """All four."""
+        return self.layer_inputs + self.layers + self.final_norm + self.logits
+
+
+@domain.formula
+def activation_bytes(graph, recompute="nothing", bytes_per_value=2, copies=LOGIT_COPIES):
+    """Bytes of the activations of one sequence, as `ActivationBytes`.
+
+    Equation: layer inputs + what all layers keep, or with recomputation the one that keeps most + final norm + logits.
+    Parameters: graph, from `transformer`; recompute, as in `flops.training` ("layers" and "stop early" hold the same); bytes_per_value
+    (B) of everything but the logits; copies of these, as in `logits_bytes`.
+    Assumptions: a lower bound of what trainers report: gradients of activations, gathered weights, buffers and fragments come on top.
+    The layer is counted beside the logits; a trainer that frees all copies before it and uses the same memory again saves the smaller.
+
+    >>> graph = transformer(models.model("Qwen3-8B"), 8192)
+    >>> round(activation_bytes(graph).total / 1e9, 2), round(activation_bytes(graph, "layers").total / 1e9, 2)
+    (53.05, 16.05)
+    """
+    domain.one_of(recompute, "recompute", ("nothing", "layers", "stop early"))
+    kept, layers = kept_elements(graph), layer_bytes(graph, bytes_per_value)
+    of = lambda *names: bytes_per_value * sum(kept.get(name, 0) for name in names)
+    if recompute == "nothing":
+        inputs, turned = of(*_entered(graph)), sum(layers)
+    else:
+        inputs, turned = layer_input_bytes(graph, bytes_per_value), max(layers)
+    last = [op.name for op in graph if op.name.endswith(" ffn sum")][-1]
+    return ActivationBytes(inputs, turned, of(last, "norm", "label rows"), logits_bytes(kept.get("head", 0), copies))
+
+
+# Update
 
 class UpdateTraffic(NamedTuple):
     """Bytes that an optimizer update reads and writes (B)."""
@@ -379,6 +501,7 @@ class UpdateTraffic(NamedTuple):
         return self.read + self.written
 
 
+@domain.formula
 def update_traffic(parameters, recipe="fp32 gradients"):
     """Bytes that one Adam update moves, as `UpdateTraffic`.
 
@@ -405,6 +528,7 @@ class UpdateTokens(NamedTuple):
     supervised: int
 
 
+@domain.formula
 def update_tokens(sequences, length, micro_batches=1, labels=None):
     """Tokens that one parameter update processes, as `UpdateTokens`.
 
@@ -423,6 +547,7 @@ def update_tokens(sequences, length, micro_batches=1, labels=None):
     return UpdateTokens(count * length, count * labels)
 
 
+@domain.formula
 def document_pairs(lengths):
     """Causal query-key pairs of documents that share a sequence and do not see each other.
 
@@ -435,6 +560,7 @@ def document_pairs(lengths):
     return sum(flops.pairs(domain.whole(length, "length", "tokens", least=1)) for length in domain.some(lengths, "lengths"))
 
 
+@domain.formula
 def pack(lengths, capacity):
     """Documents packed into sequences, as a list of lists of lengths: each goes to the first sequence with room, longest first.
 
@@ -460,6 +586,7 @@ class Batch(NamedTuple):
     compute: taskgraph.Interval
 
 
+@domain.formula
 def input_timeline(prepare_seconds, compute_seconds, buffers=2):
     """Preparing the input of one batch while another is computed, a tuple of `Batch`es.
 
