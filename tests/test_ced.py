@@ -94,3 +94,13 @@ def test_symbols_pass():
 def test_bad_lengths_are_refused(call, named):
     with pytest.raises(ValueError, match=named):
         call()
+
+
+def test_the_published_sizes_written_again():
+    k = 1024
+    sizes = dict(encoder_layers=20, decoder_layers=20, window=128, hidden=5 * k, heads=64, head_dim=k // 2, query_rank=5 * k // 4,
+                 kv_width=k // 2, streams=4, mixing_outputs=24, output_groups=8, output_rank=k, experts=3 * 128,
+                 expert_ffn=9 * k // 4, experts_per_token=7, index_heads=32, index_width=128, compressor_layers=3,
+                 compressed_layers=18, entries_read=k // 2, engrams=2, engram_in=6 * k, engram_out=25 * k,
+                 decoder_index_layers=5, index_scope=16 * k, vocab=126 * k + 256)
+    assert {name: getattr(FLASH, name) for name in sizes} == sizes

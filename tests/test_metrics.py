@@ -198,3 +198,9 @@ def test_formulas_take_symbols():
     assert metrics.little_occupancy(rate, wait, held) == rate * wait * held
     t_a, t_1 = sympy.symbols("t_a t_1")
     assert metrics.ttft(t_a, t_1) == t_1 - t_a
+
+
+@pytest.mark.parametrize("verdicts", [[], [True], [True, True, True]])
+def test_two_requests_want_two_verdicts(verdicts):
+    with pytest.raises(ValueError, match=rf"one verdict per request \(2\), got {len(verdicts)}"):
+        metrics.goodput([Events(0, 0, 0, 1, 1, 3, 5)] * 2, Objectives(), 10, accepted=verdicts)

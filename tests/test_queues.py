@@ -134,3 +134,9 @@ def test_formulas_take_symbols_and_arrays():
     assert waits == pytest.approx([queues.md1_wait(0.2, 1), queues.md1_wait(0.5, 1)])
     with pytest.raises(ValueError, match="utilization"):
         queues.md1_wait(numpy.array([0.2, 1.5]), 1.0)
+
+
+@pytest.mark.parametrize("services", [[1], [1, 1, 1], []])
+def test_two_arrivals_want_two_services(services):
+    with pytest.raises(ValueError, match="as many as services, got 2"):
+        queues.fifo_waits([0, 1], services)

@@ -281,3 +281,10 @@ def test_bytes_of_a_chunk_by_hand(rate, chunk, channels, width, expected):
 def test_bad_input_is_refused_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("durations", [[], [20], [20, 20, 20]])
+def test_two_chunks_want_two_durations_or_one_number(durations):
+    with pytest.raises(ValueError, match=f"one for each of 2 chunks, got {len(durations)}"):
+        playback([0, 20], durations, 0)
+    assert playback([0, 20], 20, 0) == playback([0, 20], [20, 20], 0)

@@ -158,3 +158,10 @@ def test_bad_tasks_are_refused(call, named):
 def test_a_cycle_is_named():
     with pytest.raises(ValueError, match="a -> b -> a|b -> a -> b"):
         ordered([Stage("a", 1, ("b",)), Stage("b", 1, ("a",)), Stage("c", 1)])
+
+
+def test_executor_bounds_by_hand_where_nothing_divides():
+    loose = tuple(Stage(name, 5) for name in "abc")
+    assert executor_bounds(loose, 2) == (7.5, 10)               # 15/2 above the span 5; 5 + 10/2
+    assert executor_bounds(loose, 4) == (5, 7.5)                # 15/4 below it; 5 + 10/4
+    assert executor_bounds(loose, 1) == (15, 15)
