@@ -54,6 +54,9 @@ def possible(chosen):
     """Change combinations that are refused in most draws."""
     if chosen.get("overlap") == "true":
         chosen["rollout_gpus"] = "8"
+    sampling = int(chosen.get("rollout_gpus") or chosen.get("gpus", "8"))
+    if sampling % int(chosen.get("gpus_per_copy", "1")):
+        chosen["gpus_per_copy"] = str(sampling)
     if {"last", "labels"} & {chosen.get("prefill_head"), chosen.get("pass_head")} and "round" in chosen.get("model", "round"):
         chosen["model"] = "Qwen3-8B"
     if "max_length" in chosen:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from workloads import arrivals, ledger, rlstep
+from workloads import arrivals, calculators, ledger, rlstep
 from workloads.page import in_unit
 from workloads.requests import Request
 
@@ -149,3 +149,23 @@ def test_erratum_windows_that_began_anew():
     minutes, draws = [arrivals.Window(60, 4, mix)] * 2, 200
     sent = sum(len(arrivals.random_arrivals(minutes, 10, seed)) for seed in range(draws)) / draws
     assert sent == pytest.approx(480, abs=4 * 10 * (480 / draws) ** 0.5)             # 99 more where each minute begins anew
+
+
+def test_erratum_four_bits_everywhere():
+    """Qwen3-8B with adapters of rank 16: embedding and head are 2 x 151,936 x 4,096 weights, three bytes in four more than at 4 bits."""
+    right, wrong = re.search(r"in 4 bits it is ([\d.]+) GB .* expects ([\d.]+) GB", text("book/workloads/3-4-2.ipynb")).groups()
+    assert float(right) - float(wrong) == pytest.approx(1.5 * (2 * 151_936 * 4096 + 308_224) / 1e9, abs=0.001)
+
+
+def test_erratum_activations_left_out():
+    """Layer inputs 8.6 GB, logits at 10 B 42.0, one layer 4.3, state 18 B a parameter over 8 GPUs 18.1."""
+    given = dict(model="Llama-3.1-8B", tokens=32_768, recompute="layers")
+    shown = calculators.train(**given)
+    least = 32 * 32_768 * 4096 * 2 + 10 * 32_768 * 128_256 + 18 * 8_030_261_248 / 8
+    assert shown["values"]["held_bytes"] > least + 4.2e9 and shown["verdicts"][0][0] is not True
+
+
+def test_erratum_copies_that_no_split_makes():
+    for given in ({"gpus_per_copy": "3"}, {"gpus_per_copy": "16"}):
+        for name in ("rl-step", "rl-cycle"):
+            assert "must divide" in calculators.answer(name, given)["error"]

@@ -295,6 +295,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "observations": (st.builds(lambda sent, seen: [(sent, seen)], load, measured), [[]]),
     "line": (st.tuples(st.floats(0, 100), st.floats(0, 100)), []),
     "step": (rl_step, []),
+    "step_of": (rl_step.map(lambda s: lambda g: dataclasses.replace(s, gpus_per_copy=g)), []),
     "breakdown": (breakdown, []),
     "prices": (st.builds(rlstep.Prices, unit, unit, unit), []),
     "sweep": (

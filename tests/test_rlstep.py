@@ -523,3 +523,46 @@ def test_module_needs_the_standard_library_only():
     names |= {node.module.partition(".")[0] for node in ast.walk(tree)
               if isinstance(node, ast.ImportFrom) and not node.level and node.module}
     assert names <= set(sys.stdlib_module_names)
+
+
+def test_memory_ends_the_search_for_a_crossover_only_where_capacity_counts():
+    tight = printed_page(memory_bytes=1.2 * 16e9 + 500 * 128_000)           # one sequence of 500 tokens beside the weights
+    assert rlstep.crossover_length(tight) == rlstep.crossover_length(printed_page()) > 700
+    assert 1 < rlstep.crossover_length(replace(tight, capacity="waves")) < 5            # from 4 tokens on two waves: 128 x 4 > 500
+
+
+def test_a_model_lies_on_one_gpu_unless_told():
+    for name in ("Qwen3-8B", "DeepSeek-V3"):
+        alone, pair = (rlstep.for_model(models.model(name), hardware.accelerator("H200"), **given) for given in ({}, {"gpus_per_copy": 2}))
+        assert (alone.gpus_per_copy, alone.kv_copies, alone.batch) == (1, 1, pair.batch / 2)
+        assert pair.kv_copies == {"Qwen3-8B": 1, "DeepSeek-V3": 2}[name]        # 8 heads are split, a latent is stored twice
+
+
+# ------------------------------------------------------------------------------------------------------------- the smallest copy
+@pytest.mark.parametrize(("name", "gpus", "least"), [
+    ("Qwen3-8B", 8, 1), ("Mixtral-8x7B", 8, 2), ("Llama-3.1-70B", 8, 4), ("Llama-3.1-70B", 6, 3), ("DeepSeek-V2", 8, 8),
+    ("Llama-3.1-405B", 8, None), ("Llama-3.1-405B", 13, 13), ("Llama-3.1-405B", 12, None), ("Llama-3.1-70B", 7, 7)])
+def test_smallest_copy_by_hand(name, gpus, least):
+    """Weights in BF16 with a fifth more, on 80 GB: 8B 19.7 GB, Mixtral 112, 70B 169, V2 566, 405B 974 GB (12.2 cards)."""
+    shape, card = models.model(name), hardware.accelerator("H100 SXM")
+    assert rlstep.smallest_copy(lambda g: rlstep.for_model(shape, card, gpus_per_copy=g), gpus) == least
+
+
+def test_a_smallest_copy_holds_a_sequence_and_no_smaller_part_does():
+    for tokens in (1000, 100_000, 400_000, 2_000_000):
+        step_of = lambda g: RLStep(completion=tokens, gpus_per_copy=g)
+        least = rlstep.smallest_copy(step_of, 24)
+        held = {g: rlstep.sequences_that_fit(step_of(g)) for g in (1, 2, 3, 4, 6, 8, 12, 24)}
+        assert held[least] >= 1 and all(held[g] == 0 for g in held if g < least)
+
+
+def test_no_number_of_gpus_holds_weights_that_each_repeats():
+    """70 GB on every GPU, a fifth more with overhead, is more than 80."""
+    wide = lambda g: RLStep(replicated_bytes=70e9, weight_bytes=80e9, gpus_per_copy=g)
+    assert rlstep.smallest_copy(wide, 1024) is None
+
+
+@pytest.mark.parametrize("gpus", [0, 2.5, -1, None])
+def test_a_smallest_copy_wants_whole_gpus(gpus):
+    with pytest.raises(ValueError, match=r"gpus must be .*"):
+        rlstep.smallest_copy(lambda g: RLStep(gpus_per_copy=g), gpus)

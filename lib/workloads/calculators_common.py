@@ -22,6 +22,16 @@ def efficiencies(mfu=1.0, mbu=1.0):
     )
 
 
+def assumed_shares(card, defaults, **reached):
+    """Verdict on another card than an H100: which shares of the peaks are still those that are assumed for an H100.
+
+    Parameters: card, the Accelerator chosen; defaults, shares by name ("mfu", "mbu"); reached, those of the form.
+    """
+    kept = [f"{name.upper()} {quantity(share, '%')}" for name, share in reached.items() if share == defaults[name]]
+    if kept and "H100" not in card.name:
+        yield None, f"{' and '.join(kept)}: assumed for an H100, measured on no machine. What {card.name} reaches may differ."
+
+
 def clock(seconds, digits=4):
     """Text of a time: seconds, minutes or hours."""
     size, unit = (1, "s") if seconds < 600 else (MINUTE, "min") if seconds < 2 * HOUR else (HOUR, "h")

@@ -2,9 +2,10 @@
 
 from dataclasses import fields, replace
 from functools import lru_cache
+from math import ceil
 
 from . import hardware, memory, models, plot, rlcycle, rlstep
-from .calculators_common import ATTENTION, CARDS, PERCENT, clock, plain, scaled
+from .calculators_common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, plain, scaled
 from .domain import positive
 from .forms import calculator, choice, count, doublings, group, num, possible, result, switch
 from .plot import Axis, Line
@@ -12,6 +13,7 @@ from .units import number, quantity
 
 # one step ---------------------------------------------------------------------------------------------------
 ROUND = rlstep.RLStep()
+SHARES = {"mfu": ROUND.mfu, "mbu": ROUND.mbu}
 ROUND_MODEL, ROUND_CARD = "8B, round figures", "H100, round figures"
 PHASES = {
     "prefill": "prefill",
@@ -50,13 +52,62 @@ ASSUMPTIONS = (
 )
 
 
+def _card(accelerator):
+    """Accelerator by name; the round figures are those of the library's default step."""
+    if accelerator != ROUND_CARD:
+        return hardware.accelerator(accelerator)
+    return hardware.Accelerator(ROUND_CARD, ROUND.memory_bytes, ROUND.bandwidth, {"bf16": ROUND.peak})
+
+
+def _must_fit(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
+    """Refuse copies of the weights that the GPUs cannot be split into, or that hold not one sequence; say which would.
+
+    Parameters: step_of, the RLStep of g GPUs a copy and n that sample, a function of both; gpus that sample; gpus_name, their input.
+    """
+    step = step_of(gpus_per_copy, gpus)
+    least = rlstep.smallest_copy(lambda g: step_of(g, gpus), gpus)
+    if not gpus % gpus_per_copy and rlstep.sequences_that_fit(step):
+        return
+    if least and gpus % gpus_per_copy:
+        raise ValueError(
+            f"gpus_per_copy must divide the {number(gpus)} GPUs that sample, into parts of at least {number(least)} for {model}, got "
+            f"{gpus_per_copy}"
+        )
+    there = (
+        f"a GPU would need {quantity(rlstep.resident_bytes(step), 'B')} for the weights and "
+        f"{quantity(rlstep.sequence_bytes(step) / gpus_per_copy, 'B')} for a sequence of {number(step.prompt_tokens + step.longest)} "
+        f"tokens, and has {quantity(step.memory_bytes, 'B')}"
+    )
+    if least:
+        raise ValueError(
+            f"gpus_per_copy must be at least {number(least)}, got {gpus_per_copy}: {there}; {number(least)} is the smallest part of "
+            f"{number(gpus)} GPUs that holds {model} and a sequence"
+        )
+    more = next((n for n in (2**k for k in range(11)) if n > gpus and rlstep.sequences_that_fit(step_of(n, n))), None)
+    if more is None:
+        raise ValueError(
+            f"model must be smaller, or sequences shorter, got {model}: {there}, and no copy on up to 1,024 {accelerator} holds both"
+        )
+    raise ValueError(
+        f"{gpus_name} must be at least {number(more)}, with gpus_per_copy {number(more)}, got {number(gpus)}: {there}; no part of "
+        f"{number(gpus)} GPUs holds {model} and a sequence"
+    )
+
+
+def _learner_verdict(step):
+    """Said where weights, gradients and optimizer state of all weights exceed the memory of the GPUs that learn."""
+    state = memory.training_state_bytes(step.all_parameters).total
+    if not step.lora and step.trainable_share == 1 and state > step.gpus * step.memory_bytes:
+        yield (
+            False,
+            f"Learning keeps 18 B a parameter, {quantity(state, 'B')}, more than {number(step.gpus)} GPUs of "
+            f"{quantity(step.memory_bytes, 'B')} hold: it needs {number(ceil(state / step.memory_bytes))}, or state kept elsewhere.",
+        )
+
+
 def _step_of(model, accelerator, bytes_per_parameter, bytes_per_value, expert_parallel, **given):
     """RLStep of a model and an accelerator by name; the round figures are those of the library's default step."""
-    card = (
-        hardware.Accelerator(ROUND_CARD, ROUND.memory_bytes, ROUND.bandwidth, {"bf16": ROUND.peak})
-        if accelerator == ROUND_CARD
-        else hardware.accelerator(accelerator)
-    )
+    card = _card(accelerator)
     if model != ROUND_MODEL:
         return rlstep.for_model(models.model(model), card, "bf16", bytes_per_parameter, bytes_per_value, expert_parallel, **given)
     cache = memory.kv_bytes_per_token(models.model("Qwen3-8B"), bytes_per_value)
@@ -115,7 +166,7 @@ def _printed_assumptions(model):
         "Machine",
         count("gpus_per_copy", "GPUs that share one copy of the weights", ROUND.gpus_per_copy, "", 1, 1024),
         switch("expert_parallel", "They split the experts only", False),
-        num("rollout_gpus", "GPUs for the rollout alone (empty: takes turns)", None, "", 1, 10**5, optional=True),
+        count("rollout_gpus", "GPUs for the rollout alone (empty: takes turns)", None, "", 1, 10**5, optional=True),
         switch("overlap", "Rollout and training at the same time", ROUND.overlap),
         num("bytes_per_parameter", "Bytes of a weight", 2, "B", 0.25, 8),
         num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 8),
@@ -135,6 +186,9 @@ def rl_step(model, completion, spread, longest, **given):
         lengths = rlstep.lognormal_lengths(completion, spread, longest, count=32)
     chosen = {name: value for name, value in own.items() if name != "kv_bytes" or value is not None}
     build = lambda assumed: _column(_step_of(model, completion=lengths, **given, **assumed))
+    sampling = "gpus" if given["rollout_gpus"] is None else "rollout_gpus"
+    step_of = lambda g, n: _step_of(model, completion=lengths, **{**given, **chosen, "gpus_per_copy": g, sampling: n})
+    _must_fit(step_of, given[sampling], given["gpus_per_copy"], sampling, model, given["accelerator"])
     columns = {"yours": build(chosen)}
     if chosen != {i.name: i.default for i in ASSUMPTIONS if i.default is not None}:
         columns = {"corrected": possible(lambda: build({})), **columns}
@@ -148,7 +202,11 @@ def rl_step(model, completion, spread, longest, **given):
     return result(
         f"A step takes, {say}.",
         {f"{name}: {key}": value for name, c in columns.items() for key, value in c.items()},
-        _step_verdicts(columns),
+        [
+            *_step_verdicts(columns),
+            *_learner_verdict(step_of(given["gpus_per_copy"], given[sampling])),
+            *assumed_shares(_card(given["accelerator"]), SHARES, mfu=given["mfu"], mbu=given["mbu"]),
+        ],
         [_step_table(columns)],
         [_step_bars(columns)],
     )
@@ -247,18 +305,11 @@ def _step_bars(columns):
 )
 def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, reward_seconds, scheme, link, staleness, **given):
     """Rounds of generation, checking, learning and weight transfer, against the share of samples that is kept."""
-    replicas = max(1, given["rollout_gpus"] // gpus_per_copy)
-    base = rlstep.for_model(
-        models.model(model),
-        hardware.accelerator(accelerator),
-        prompts=kept / group,
-        group=group,
-        kept_samples=kept,
-        gpus_per_copy=gpus_per_copy,
-        first_token="prefill",
-        prefill_head="last",
-        **given,
-    )
+    m, card, samplers = models.model(model), hardware.accelerator(accelerator), given.pop("rollout_gpus")
+    fixed = dict(prompts=kept / group, group=group, kept_samples=kept, first_token="prefill", prefill_head="last", **given)
+    step_of = lambda g, n: rlstep.for_model(m, card, gpus_per_copy=g, rollout_gpus=n, **fixed)
+    _must_fit(step_of, samplers, gpus_per_copy, "rollout_gpus", model, accelerator)
+    base, replicas = step_of(gpus_per_copy, samplers), samplers // gpus_per_copy
     sync = rlcycle.weight_sync(base.weight_bytes, replicas, link, scheme, pieces=256 if scheme == "ring" else 1)
     step_at = lambda share: rlstep.step(replace(base, prompts=rlcycle.expected_generated(kept, share) / group))
     roles = lambda share: rlcycle.step_roles(step_at(share), reward_seconds, sync.seconds)
@@ -284,7 +335,11 @@ def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, 
     return result(
         text,
         values,
-        _cycle_verdicts(values, kept, confidence, staleness, slowest),
+        [
+            *_cycle_verdicts(values, kept, confidence, staleness, slowest),
+            *_learner_verdict(base),
+            *assumed_shares(card, SHARES, mfu=given["mfu"], mbu=given["mbu"]),
+        ],
         [(["role", "seconds of a round>", "busy>"], rows)],
         [_cycle_plot(values, retained, staleness)],
     )

@@ -1,14 +1,16 @@
 """Calculators of training: memory and FLOPs of an update, the split of a budget by a scaling law."""
 
 from functools import lru_cache
+from math import ceil
 
 from . import budgets, flops, hardware, memory, models, plot, roofline, scaling, training
-from .calculators_common import ATTENTION, CARDS, PERCENT, clock, efficiencies, plain
+from .calculators_common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, efficiencies, plain
 from .forms import calculator, choice, count, doublings, group, num, possible, result
 from .plot import Axis, Line
 from .units import GIGA, HOUR, number, quantity
 
 # training ---------------------------------------------------------------------------------------------------
+SHARES = {"mfu": 0.4, "mbu": 0.7}
 TRAINED = {"all weights": None, "LoRA on attention": ("attention",), "LoRA on attention and FFN": ("attention", "ffn", "shared experts")}
 
 
@@ -39,28 +41,36 @@ def _training_graph(model, tokens, trained, rank):
     *group(
         "Adapters",
         count("rank", "Rank of the adapters", 16, "", 1, 4096, doublings(1, 256)),
-        num("frozen_bytes", "Bytes of a frozen weight", 2, "B", 0.25, 4),
+        num("frozen_bytes", "Bytes of a frozen weight in the layers", 2, "B", 0.25, 4),
+        num("unquantised_bytes", "Of one in embedding, head, norms (empty: the same, at least 2)", None, "B", 0.25, 4, optional=True),
     ),
-    *group("Machine", choice("accelerator", "Accelerator", CARDS), *efficiencies(0.4, 0.7)),
+    *group(
+        "Machine",
+        choice("accelerator", "Accelerator", CARDS),
+        *efficiencies(**SHARES),
+        num("overhead", "Memory over what is counted, for buffers and fragments", 1.25, "", 1, 4),
+    ),
 )
-def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, trained, rank, recipe, frozen_bytes, recompute):
+def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, trained, rank, recipe, recompute, overhead, **frozen):
     """State, activations and FLOPs of one update; its time on so many accelerators."""
     m, card, graph = models.model(model), hardware.accelerator(accelerator), _training_graph(model, tokens, trained, rank)
-    state = training.state_bytes(graph, recipe, frozen_bytes)
+    state = training.state_bytes(graph, recipe, **frozen)
     forward, backward = training.forward_flops(graph), training.backward_flops(graph)
     again = flops.training(m, tokens, recompute=recompute).recomputed.total
     updated = training.update_tokens(gpus * sequences, tokens, micro_batches)
     learnt = sum(w.parameters for w in training.weights(graph).values() if w.trained)
     batches = gpus * sequences * micro_batches
-    kept = 2 * sequences * sum(training.kept_elements(graph).values()) if recompute == "nothing" else None
+    kept = training.ActivationBytes(*(sequences * part for part in training.activation_bytes(graph, recompute)))
     seconds = roofline.compute_seconds(batches * (forward + backward + again), gpus * card.peak(), mfu)
     writing = roofline.transfer_seconds(training.update_traffic(learnt, recipe).total, gpus * card.bandwidth, mbu)
-    held = state.total / gpus + (kept or 0)
+    held = state.total / gpus + kept.total
     values = {
         "state_bytes": state.total,
         **{f"state: {name}": v for name, v in plain(state).items()},
-        "activation_bytes": kept,
+        "activation_bytes": kept.total,
+        **{f"activations: {name}": v for name, v in kept._asdict().items()},
         "held_bytes": held,
+        "gpus_needed": _gpus_needed(state.total, kept.total, card.memory_bytes),
         "trained_parameters": learnt,
         "forward_flops": forward,
         "backward_flops": backward,
@@ -71,34 +81,67 @@ def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, 
         "optimizer_seconds": writing,
         "rule": (forward + backward + again) / (models.parameters(m).total * tokens),
     }
-    text = (
-        f"An update of {number(updated.inputs)} tokens is {quantity(values['update_flops'], 'FLOP')} and takes "
-        f"{clock(seconds + writing, 3)}; "
-        f"the training state is {quantity(state.total, 'B')}, {quantity(state.total / gpus, 'B')} on each of {number(gpus)} GPUs."
-    )
-    rows = [[name.replace("_", " "), quantity(v, "B")] for name, v in plain(state).items()]
+    update = f"An update of {number(updated.inputs)} tokens is {quantity(values['update_flops'], 'FLOP')}"
+    if held > card.memory_bytes:
+        text = f"It does not fit: {_held(values, gpus, card)} {_what_would_fit(values, recompute)} {update}."
+    else:
+        text = f"{update} and takes {clock(seconds + writing, 3)}; {_held(values, gpus, card)}"
+    rows = [[name.replace("_", " "), quantity(v, "B"), quantity(v / gpus, "B")] for name, v in plain(state).items()]
+    rows += [[_KEPT[recompute == "nothing"].get(name, name.replace("_", " ")), "", quantity(v, "B")] for name, v in kept._asdict().items()]
     work = [["forward", quantity(forward, "FLOP")], ["backward", quantity(backward, "FLOP")], ["recomputed", quantity(again, "FLOP")]]
     return result(
         text,
         values,
-        _train_verdicts(values, card, recompute),
-        [(["state", "bytes>"], rows), (["one sequence", "work>"], work)],
+        [*_train_verdicts(values, card, recompute, overhead), *assumed_shares(card, SHARES, mfu=mfu, mbu=mbu)],
+        [(["held", "in all>", "on each GPU>"], rows), (["one sequence", "work>"], work)],
         [_memory_bars(state, kept, gpus, card)],
     )
 
 
-def _train_verdicts(v, card, recompute):
-    fits, what = (
-        v["held_bytes"] <= card.memory_bytes,
-        "state and activations" if v["activation_bytes"] is not None else "state (activations not counted under recomputation)",
+_LOGITS = {"logits": "logits, in BF16 and twice in FP32"}
+_KEPT = {True: {"layers": "what all layers keep besides"} | _LOGITS, False: {"layers": "one layer, computed again"} | _LOGITS}
+
+
+def _gpus_needed(state, kept, memory_bytes):
+    """Smallest number of GPUs over which the state can be spread so that one holds its share beside the activations; None if none."""
+    return ceil(state / (memory_bytes - kept)) if kept < memory_bytes else None
+
+
+def _each(gpus):
+    return "one GPU" if gpus == 1 else f"each of {number(gpus)} GPUs"
+
+
+def _held(v, gpus, card):
+    holds = "holds" if v["held_bytes"] <= card.memory_bytes else "would hold"
+    return (
+        f"{_each(gpus)} {holds} at least {quantity(v['held_bytes'], 'B')}, {quantity(v['state_bytes'] / gpus, 'B')} of "
+        f"training state and {quantity(v['activation_bytes'], 'B')} of activations, and has {quantity(card.memory_bytes, 'B')}."
     )
-    yield fits, f"A GPU holds {quantity(v['held_bytes'], 'B')} of {what}; it has {quantity(card.memory_bytes, 'B')}."
+
+
+def _what_would_fit(v, recompute):
+    if v["gpus_needed"]:
+        return f"“GPUs that share the state evenly” would have to be at least {number(v['gpus_needed'])}."
+    less = "“Tokens of a sequence” or “Sequences on a GPU at once” would have to be fewer"
+    return f"The activations alone exceed it: {less}{', or layers recomputed' if recompute == 'nothing' else ''}."
+
+
+def _train_verdicts(v, card, recompute, overhead):
+    held, room = v["held_bytes"], card.memory_bytes
+    holds = "holds" if held <= room else "would hold"
+    told = f"A GPU {holds} at least {quantity(held, 'B')} of state and activations; it has {quantity(room, 'B')}"
+    if held > room:
+        yield False, f"{told}: this cannot run."
+    elif overhead * held > room:
+        yield None, f"{told}. This may be too little: with buffers and fragments, {overhead:g} times as much, it would not fit."
+    else:
+        yield True, f"{told}, enough for {overhead:g} times as much, with buffers and fragments."
     yield (
         None,
         f"{number(v['rule'], 4)} FLOPs a parameter and token. The rules say 6 for all weights and 4 for "
         f"adapters{', and 2 more to recompute' if recompute != 'nothing' else ''}.",
     )
-    if v["optimizer_seconds"] > 0:
+    if v["optimizer_seconds"] > 0 and held <= room:
         yield (
             None,
             f"The update itself moves memory for {quantity(v['optimizer_seconds'], 's', 3)}, beside {clock(v['compute_seconds'], 3)} "
@@ -107,23 +150,27 @@ def _train_verdicts(v, card, recompute):
 
 
 def _memory_bars(state, kept, gpus, card):
-    parts = plain(state)
-    lengths = [v / gpus / GIGA for v in parts.values()] + [(kept or 0) / GIGA]
-    row = f"{quantity(sum(lengths) * GIGA, 'B')} on each of {number(gpus)} GPUs"
-    names = [name.replace("_", " ") for name in parts] + ["activations"]
+    parts = {
+        "weights": state.weights / gpus,
+        "gradients": state.gradients / gpus,
+        "master weights": state.master_weights / gpus,
+        "moments": (state.first_moment + state.second_moment) / gpus,
+        "activations": kept.total - kept.logits,
+        "logits": kept.logits,
+    }
+    lengths = [v / GIGA for v in parts.values()]
+    row = f"at least {quantity(sum(parts.values()), 'B')} on {_each(gpus)}"
     alt = (
         "Memory of a GPU: "
-        + ", ".join(f"{name} {number(v, 3)} GB" for name, v in zip(names, lengths))
+        + ", ".join(f"{name} {number(v, 3)} GB" for name, v in zip(parts, lengths))
         + f"; capacity {quantity(card.memory_bytes, 'B')}."
     )
-    return plot.bars(
-        [(row, plot.stacked(lengths))],
-        names,
-        Axis("memory (GB)"),
-        alt,
-        "training",
-        (card.memory_bytes / GIGA, f"capacity {quantity(card.memory_bytes, 'B')}"),
-    ), "Memory of one GPU, training state shared evenly. Parameters of the recipe, and what the backward pass needs of the forward one."
+    mark = card.memory_bytes / GIGA, f"capacity {quantity(card.memory_bytes, 'B')}"
+    caption = (
+        "Memory of one GPU, training state shared evenly. A lower bound: gathered weights, gradients of activations, buffers and "
+        "fragments come on top."
+    )
+    return plot.bars([(row, plot.stacked(lengths))], list(parts), Axis("memory (GB)"), alt, "training", mark), caption
 
 
 # scaling law ------------------------------------------------------------------------------------------------
@@ -152,7 +199,7 @@ LAWS = list(scaling.published_laws())
     *group(
         "Device",
         choice("accelerator", "Accelerator", CARDS),
-        num("mfu", "Share of the compute peak reached (MFU)", 0.4, "", 0.001, 1, PERCENT),
+        num("mfu", "Share of the compute peak reached (MFU)", SHARES["mfu"], "", 0.001, 1, PERCENT),
     ),
     presets={"Chinchilla's budget": {}, "A thousandth of it": dict(budget=5.76e20, parameters=1e9, calls=1e9)},
     exact=False,
@@ -196,7 +243,8 @@ def allocation(law, budget, parameters, prompt, output, calls, accelerator, mfu)
         ["FLOPs of a call", *(quantity(budgets.call_flops(n, prompt, output), "FLOP", 4) for n in (best_n, parameters))],
     ]
     figures = [_isoflop_plot(fitted, budget, best_n, parameters)]
-    return result(text, values, _scaling_verdicts(values, parameters, calls), [(["", "compute-optimal>", "yours>"], rows)], figures)
+    verdicts = [*_scaling_verdicts(values, parameters, calls), *assumed_shares(hardware.accelerator(accelerator), SHARES, mfu=mfu)]
+    return result(text, values, verdicts, [(["", "compute-optimal>", "yours>"], rows)], figures)
 
 
 def _big(value):

@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import NormalDist
 
 from . import budgets, flops, memory, models, roofline
-from .domain import finite, fraction, nonnegative, one_of, positive, some, whole
+from .domain import finite, flag, formula, fraction, nonnegative, one_of, positive, some, whole
 from .generic import Number, ceil, floor, is_array, is_symbolic, maximum, minimum, total, where
 
 _POSITIVE = {"prompts": "", "group": "", "parameters": "", "total_parameters": "", "weight_bytes": "B", "gpus": "", "rollout_gpus": "",
@@ -214,7 +214,7 @@ def _flag(value, name):
         return value
     if is_array(value):
         return whole(1 - nonnegative(1 - value.astype(float), f"1 - {name}"), name)
-    return bool(one_of(value, name, (False, True)))
+    return flag(value, name)
 
 
 def _lengths(completion):
@@ -228,6 +228,7 @@ def _lengths(completion):
     return pairs
 
 
+@formula
 def printed_page(completion=4096, **changes):
     """The step as the document's own read-outs and table compute it, with the assumptions that it does not state.
 
@@ -242,6 +243,7 @@ def printed_page(completion=4096, **changes):
     return RLStep(completion=completion, **{**page, **changes})
 
 
+@formula
 def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_value=2, expert_parallel=False, **fields_of_step):
     """The step of a model on an accelerator, exact counts in the place of 2N and round figures.
 
@@ -277,6 +279,7 @@ def _transformer(model, b, b_kv, g, expert_parallel):
                 replicated_bytes=weights - count.experts * b if expert_parallel else 0)
 
 
+@formula
 def lognormal_lengths(mean, variation, limit, count=64):
     """A spread of completion lengths: ((share, tokens), ...) of a log-normal law cut off at a limit.
 
@@ -310,6 +313,7 @@ def _line_sum(start, stop, level, slope):
     return (stop - start + 1) * (level + slope * (start + stop) / 2)
 
 
+@formula
 def sum_of_larger(start, stop, a, b):
     """Sum over t = start .. stop of the larger of two straight lines a and b, each (level, slope): max(a0 + a1 t, b0 + b1 t).
 
@@ -326,6 +330,7 @@ def sum_of_larger(start, stop, a, b):
     return _line_sum(start, stop, *b) + maximum(before, 0) + maximum(after, 0)
 
 
+@formula
 def weights_read(step, rows):
     """Weight bytes that one GPU reads in a decode step (B).
 
@@ -363,6 +368,7 @@ class Decode:
     steps: Number
 
 
+@formula
 def decode(step, batch):
     """Decode of one wave of sequences on one copy of the weights, all starting together.
 
@@ -398,6 +404,7 @@ def _seconds(step, start, stop, transfer, arithmetic):
 
 
 # --------------------------------------------------------------------------------------------------------------------------- memory
+@formula
 def resident_bytes(step):
     """Bytes that a sampling GPU holds before any cache (B).
 
@@ -412,6 +419,7 @@ def resident_bytes(step):
     return step.overhead * step.copies * weights + state
 
 
+@formula
 def sequence_bytes(step):
     """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B).
 
@@ -424,6 +432,7 @@ def sequence_bytes(step):
     return step.kv_copies * (step.kv_bytes * (step.prompt_tokens + step.longest) + step.state_bytes)
 
 
+@formula
 def sequences_that_fit(step):
     """Sequences that one copy of the weights holds at once, each with the longest length reserved (a whole number, 0 if none).
 
@@ -435,6 +444,23 @@ def sequences_that_fit(step):
     """
     g = step.gpus_per_copy
     return memory.sequences_that_fit(g * step.memory_bytes, g * resident_bytes(step), sequence_bytes(step))
+
+
+@formula
+def smallest_copy(step_of, gpus):
+    """Least number of GPUs a copy of the weights with which one sequence fits, among those that divide the GPUs evenly; None if none does.
+
+    Equation: min of the g with gpus mod g = 0 and sequences_that_fit >= 1.
+    Parameters: step_of, a function that gives the RLStep with g GPUs a copy (how often the cache is stored depends on g, too); gpus,
+    those that sample, a whole number.
+
+    >>> from workloads import hardware, models
+    >>> big, card = models.model("Llama-3.1-70B"), hardware.accelerator("H100 SXM")
+    >>> smallest_copy(lambda g: for_model(big, card, gpus_per_copy=g), 8)
+    4
+    """
+    gpus = int(whole(gpus, "gpus", least=1))
+    return next((g for g in range(1, gpus + 1) if gpus % g == 0 and sequences_that_fit(step_of(g)) >= 1), None)
 
 
 def waves(step):
@@ -451,6 +477,7 @@ def waves(step):
     return ceil(step.batch / positive(sequences_that_fit(step), "sequences that memory holds beside the weights"))
 
 
+@formula
 def overflow_length(step, sequences=None):
     """Longest completion with which so many sequences still fit on a copy (tokens).
 
@@ -569,6 +596,7 @@ class Breakdown:
         return self.gpus * self.step_seconds
 
 
+@formula
 def pass_flops(step):
     """FLOPs of passes over known tokens: (prefill of all prompts, one forward pass over all samples, training).
 
@@ -590,6 +618,7 @@ def pass_flops(step):
     return prefill, step.samples * (2 * known + a * pairs), training
 
 
+@formula
 def step(config):
     """Seconds, FLOPs, bytes, tokens and memory of one step, by phase.
 
@@ -624,6 +653,7 @@ def step(config):
         sampling_gpus=c.sampling_gpus, training_gpus=c.gpus, gpus=c.all_gpus, peak=c.peak, ridge=roofline.ridge(c.peak, c.bandwidth))
 
 
+@formula
 def sweep(config):
     """`step` for whole arrays: fields of `config` that are one-dimensional arrays of one length are taken element by element.
 
@@ -653,6 +683,7 @@ def sweep(config):
 
 
 # ------------------------------------------------------------------------------------------------------------------------ crossover
+@formula
 def with_completion(config, tokens):
     """The same step with another mean completion; a distribution keeps its shape.
 
@@ -666,6 +697,7 @@ def with_completion(config, tokens):
     return replace(config, completion=scaled if isinstance(config.completion, tuple) else tokens)
 
 
+@formula
 def crossover_length(config):
     """Mean completion at which rollout and learning take equally long (tokens), by bisection.
 
@@ -699,6 +731,7 @@ class Prices:
     forward: Number
 
 
+@formula
 def step_dollars(result, dollars_per_gpu_hour):
     """Bill of a step ($).
 
@@ -711,6 +744,7 @@ def step_dollars(result, dollars_per_gpu_hour):
     return budgets.rental_dollars(result.gpu_seconds, dollars_per_gpu_hour)
 
 
+@formula
 def token_prices(result, dollars_per_gpu_hour):
     """What a step's tokens cost on rented GPUs ($ per million), by kind of work.
 
@@ -730,6 +764,7 @@ def token_prices(result, dollars_per_gpu_hour):
                   per_million(result.prefill_seconds + result.logprob_seconds, result.forward_tokens) if known else None)
 
 
+@formula
 def metered_dollars(result, prices):
     """Bill of a step where tokens are metered ($).
 
