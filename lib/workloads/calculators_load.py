@@ -284,6 +284,8 @@ def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model,
     windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
     between(round(2 * rate * seconds), 1, 2000, "2 x rate x seconds", "requests")
     load = tuple(arrivals.random_arrivals(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
+    if not load:
+        raise ValueError(f"seed must be a draw with at least one request in the two windows, got {seed}, whose are empty: choose another")
     engine = serving.Engine(**given)
     run = serving.serve(load, engine, steptime.step_time(models.model(model), hardware.accelerator(accelerator), mfu, mbu, form))
     waiting = _outstanding(run)
