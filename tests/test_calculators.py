@@ -343,7 +343,6 @@ def test_a_number_that_is_none_or_out_of_range_is_refused_by_name(text):
         ("serving", {"rate": "100"}, "rate"),
         ("serving", {"long_output": "20000"}, "max_length"),
         ("serving", {"rhythm": "random", "cv": "10", "rate": "0.05", "seed": "0"}, "seed"),
-        ("serving", {"rhythm": "random", "cv": "10", "rate": "0.05", "seed": "0"}, "seed"),
         ("serving", {"blocks": "100"}, "blocks"),
         ("task", {"stages": "a 1 b\nb 1 a"}, "stages"),
         ("task", {"stages": "a b"}, "stages"),
