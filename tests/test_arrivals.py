@@ -334,3 +334,14 @@ def test_processes_begin_at_zero_unless_told_otherwise_and_shift_whole():
                     lambda **at: arrivals.on_off_times(4, 2, 1, 8, seed=3, **at)):
         assert process() == process(start=0) and all(0 <= t < 8 for t in process())
         assert process(start=100) == pytest.approx([t + 100 for t in process()], rel=1e-12)
+
+
+def test_gaps_want_three_arrivals_and_one_gap_that_is_not_zero():
+    assert arrivals.gap_cv([5, 5, 7]) == 1 and arrivals.gap_cv([0, 0.25, 0.5]) == 0
+    for times in ([1, 2], [2, 2, 2], []):
+        with pytest.raises(ValueError, match="at least 3 arrivals"):
+            arrivals.gap_cv(times)
+
+
+def test_an_arrival_at_a_boundary_belongs_to_what_begins_there():
+    assert arrivals.counts([0, 1, 2, 3, 4], 4, 4) == [1, 1, 1, 1]

@@ -168,3 +168,7 @@ def test_arrays_and_symbols_pass():
 def test_bad_input_is_refused_by_name(call, named):
     with pytest.raises(ValueError, match=named):
         call()
+
+
+def test_all_attempts_may_succeed():
+    assert Attempts(3, 3, 6).cost_per_success == 2 and Attempts(1, 1, 5).cost_per_success == 5

@@ -171,3 +171,11 @@ def test_reported_sizes_lie_beside_the_exact_counts():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_range_may_be_one_number_and_a_saving_of_nothing_has_no_end():
+    assert budgets.break_even_range((90, 90), (2, 2)) == (45, 45)
+    assert budgets.break_even_range((90, 90), (0, 2)) == (45, None)
+    for bad in (((91, 90), (1, 2)), ((90, 90), (3, 2))):
+        with pytest.raises(ValueError, match="must be .low, high."):
+            budgets.break_even_range(*bad)

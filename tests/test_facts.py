@@ -289,3 +289,9 @@ def test_a_measurement_keeps_what_was_printed():
     found = measurements("Llama 3 405B training, 8,192 GPUs")
     assert (found["rate"].value, found["rate"].printed) == (430e12, "430 TFLOP/s")
     assert (found["mfu"].value, found["mfu"].printed) == (0.43, "43 %")
+
+
+def test_all_experts_may_be_active_and_all_layers_dense():
+    all_at_once = Model("made", 5, 2, 2, 1, 3, 7, 11, experts=4, active_experts=4, expert_ffn=2, dense_layers=4)
+    assert active_parameters(all_at_once) == parameters(all_at_once).total
+    assert parameters(replace(all_at_once, dense_layers=5)).experts == 0

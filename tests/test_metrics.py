@@ -204,3 +204,10 @@ def test_formulas_take_symbols():
 def test_two_requests_want_two_verdicts(verdicts):
     with pytest.raises(ValueError, match=rf"one verdict per request \(2\), got {len(verdicts)}"):
         metrics.goodput([Events(0, 0, 0, 1, 1, 3, 5)] * 2, Objectives(), 10, accepted=verdicts)
+
+
+def test_the_second_token_is_the_first_with_an_interval_and_a_deadline_may_be_met_to_the_moment():
+    at = lambda last, output: Events(0, 0, 0, 1, 1, last, output)
+    assert metrics.meets(at(3, 2), Objectives(ttft=1, token_interval=2, request=3))
+    for late in (Objectives(ttft=0.999), Objectives(token_interval=1.999), Objectives(request=2.999)):
+        assert not metrics.meets(at(3, 2), late)

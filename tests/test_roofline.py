@@ -181,3 +181,9 @@ def test_arrays_give_what_scalars_give():
 def test_impossible_inputs_are_refused_by_name(call, name):
     with pytest.raises(ValueError, match=name):
         call()
+
+
+def test_work_that_balances_is_compute_bound_and_a_cache_that_takes_all_bandwidth_has_no_critical_batch():
+    assert regime(6, 2, 3, 1) == "compute-bound"                       # 2 s each
+    assert critical_batch(12, 5, 4, 3, 1) is None                      # 12 = 3 x 4: intensity nears the ridge and never meets it
+    assert critical_batch(13, 5, 4, 3, 1) == 15                        # 3 x 5 / 1

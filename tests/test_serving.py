@@ -13,7 +13,7 @@ from workloads.hardware import accelerator
 from workloads.models import model
 from workloads.replay import LONG_INPUT, LONG_OUTPUT, Measured, logged_chunks, measured_replay, replay_factors, replay_load, replay_settings
 from workloads.requests import Request
-from workloads.serving import Engine, calibrate, outstanding, p95_times, relative_errors, serve, serve_stepwise
+from workloads.serving import Engine, Run, Served, calibrate, outstanding, p95_times, relative_errors, serve, serve_stepwise
 from workloads.steptime import TICKS, StepTime, step_time
 from workloads.traces import trace_lines
 
@@ -388,3 +388,8 @@ def test_sum_of_the_positive_part_of_a_line_against_adding_it_up():
         for slope in range(-4, 5):
             for steps in range(1, 9):
                 assert steptime._positive_part(first, slope, steps) == sum(max(0, first + slope * j) for j in range(steps))
+
+
+def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token():
+    run = Run((Served(1, 1.5, 2, 3, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=())
+    assert [outstanding(run, time) for time in (0.99, 1, 2.99, 3)] == [0, 1, 1, 0]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workloads.streaming import (
     Delivery,
+    VoiceRecord,
     arrived_audio,
     chunk_bytes,
     deliveries,
@@ -288,3 +289,7 @@ def test_two_chunks_want_two_durations_or_one_number(durations):
     with pytest.raises(ValueError, match=f"one for each of 2 chunks, got {len(durations)}"):
         playback([0, 20], durations, 0)
     assert playback([0, 20], 20, 0) == playback([0, 20], [20, 20], 0)
+
+
+def test_a_chunk_that_arrives_as_the_user_starts_is_no_answer_before():
+    assert VoiceRecord(0, 10, (5, 10, 15), (1, 1, 1)).answered == 1

@@ -119,6 +119,8 @@ def test_checks_pass_what_is_inside_unchanged():
     (0, 4, "0"), (21.0, 4, "21"), (2741.77, 5, "2,741.8"), (0.000081, 2, "0.000081"), (0.0000015, 2, "0.0000015"),
     (9.9999, 3, "10.0"), (-0.5, 2, "−0.50"),
     (1e13, 3, "1.00 × 10¹³"), (7.830392e15, 4, "7.830 × 10¹⁵"), (1.5e-9, 2, "1.5 × 10⁻⁹"), (8190735360, 4, "8,190,735,360"),
+    (2.0000000000000004, 4, "2"), (1.9999999999999998, 4, "2"), (-30.000000000000004, 3, "−30"), (56376.00000000001, 6, "56,376"),
+    (2.0000000000004, 4, "2.000"), (1e-13, 2, "1.0 × 10⁻¹³"), (5e-324, 2, "4.9 × 10⁻³²⁴"), (9.9996e-7, 4, "0.000001000"),
     (None, 4, "n/a"), ("fits", 4, "fits")])
 def test_number(value, digits, text):
     assert units.number(value, digits) == text
@@ -166,3 +168,11 @@ def test_constants_against_their_definitions():
 def test_only_seconds_take_small_prefixes():
     shown = [units.quantity(value, unit) for value, unit in ((0.5, "s"), (0.5, "tokens"), (0.5, "B"), (2, "s"), (0, "s"), (-0.5, "s"))]
     assert shown == ["500 ms", "0.5000 tokens", "0.5000 B", "2 s", "0 s", "−500 ms"]
+
+
+def test_prefixes_turn_at_a_thousand_and_at_one():
+    assert [units.quantity(value, "B") for value in (999, 1000, -1000)] == ["999 B", "1 kB", "−1 kB"]
+    assert [units.quantity(value, "s") for value in (1, 0.999)] == ["1 s", "999 ms"]
+    assert [units.binary(value) for value in (1023, 1024, -1024)] == ["1,023 B", "1 KiB", "−1 KiB"]
+    assert [units.number(value) for value in (10**13 - 1, 1e12 + 0.5)] == ["9,999,999,999,999", "1,000,000,000,000"]
+    assert [units.number(value, 3) for value in (10**13, 1.234e-6, 9.99e-7)] == ["1.00 × 10¹³", "0.00000123", "9.99 × 10⁻⁷"]
