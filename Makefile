@@ -12,7 +12,7 @@
 # make class-site                         the site with starters instead of solutions, in _build/class/_build/html
 # make bench   speed against SimPy, single steps, single calls, PyTorch's counter and a published fit, in _build/bench.json
 #              (RECORD=yes: also the run that the book shows)
-# make mutants seeded faults that some test must find (SAMPLE= SEED= MODULES= MINUTES=20)
+# make mutants seeded faults that some test must find (SAMPLE= SEED= EACH=20 MODULES= MINUTES=60)
 # make reproducible   two builds compared, unit tests in random orders, other Pythons (RUNS=20 PARTS="orders pythons builds"): an hour
 # make style   measures of pages and library beside those of other projects, in _build/measures.json
 # make links   which addresses outside the site answer; needs a network
@@ -91,9 +91,10 @@ bench: $(VENV)/.ok
 MUTANTS := _build/mutants
 SAMPLE  ?= 400
 SEED    ?= 1
-MINUTES ?= 20
+EACH    ?= 20
+MINUTES ?= 60
 mutants: $(VENV)/.ok $(MUTANTS)/.ok
-	OMP_NUM_THREADS=1 PYTHONPATH=$(MUTANTS)/tools $(BIN)/python tests/mutants.py --sample $(SAMPLE) --seed $(SEED) --minutes $(MINUTES) $(MODULES)
+	OMP_NUM_THREADS=1 PYTHONPATH=$(MUTANTS)/tools $(BIN)/python tests/mutants.py --sample $(SAMPLE) --each $(EACH) --seed $(SEED) --minutes $(MINUTES) $(MODULES)
 
 RUNS ?= 20
 reproducible: $(VENV)/.ok
