@@ -142,10 +142,21 @@ def test_a_wrong_value_is_answered_beside_its_field_in_the_library_s_words(live)
     assert "No result" in live.locator("#calc-rl-step .wl-text").inner_text()
     change(live, "rl-step", "mfu", "0.5")
     assert not error.is_visible() and box.get_attribute("aria-invalid") is None
-    change(live, "rl-step", "model", "Llama-3.1-70B")  # refused, but by no single field
-    assert live.locator("#calc-rl-step-error").is_visible()
+    change(live, "rl-step", "model", "Llama-3.1-70B")  # refused beside another field, in a folded group
+    assert live.locator("#calc-rl-step-gpus_per_copy-error").is_visible()
     live.locator("#calc-rl-step [data-reset]").click()
     live.wait_for_function("!document.getElementById('calc-rl-step').classList.contains('wl-stale')", timeout=30_000)
+
+
+@needs_python
+def test_a_number_with_a_letter_is_told_back_and_moves_the_slider(live):
+    change(live, "roofline", "new", "4,096")
+    note, slider = live.locator("#calc-roofline .wl-note"), live.locator("#calc-roofline [data-for=new]")
+    assert "Read" not in note.inner_text() and slider.input_value() == "8"  # stops are 16, 32, 64, ...
+    assert change(live, "roofline", "new", "33k") == CALCULATORS["roofline"].answer({"new": 33_000})["text"]
+    assert "Read: 33k as 33,000." in note.inner_text() and slider.input_value() == "11"
+    live.locator("#calc-roofline [data-reset]").click()
+    live.wait_for_function("!location.search", timeout=30_000)
 
 
 @needs_python

@@ -169,3 +169,19 @@ def test_erratum_copies_that_no_split_makes():
     for given in ({"gpus_per_copy": "3"}, {"gpus_per_copy": "16"}):
         for name in ("rl-step", "rl-cycle"):
             assert "must divide" in calculators.answer(name, given)["error"]
+
+
+def test_erratum_a_cache_spread_too_thin():
+    """Room beside the weights over cards x latent, and over twice four heads on eight cards; the weights as published, one byte and two."""
+    v3 = calculators.server(model="DeepSeek-V3", accelerator="H200", cards=8, precision="fp8", bytes_per_parameter=1)
+    moe = calculators.server(model="Qwen3-30B-A3B", cards=8)
+    assert v3["values"]["fit"] == int((8 * 141e9 - 671.03e9) // (8 * 8447 * 61 * 576 * 2)) == 96
+    assert moe["values"]["fit"] == int((8 * 80e9 - 61.06e9) // (2 * 8447 * 48 * 2 * 4 * 128 * 2)) == 348
+
+
+def test_erratum_praise_of_what_does_not_fit():
+    roofline = calculators.server(model="Llama-3.1-70B")
+    assert roofline["text"].startswith("Llama-3.1-70B does not fit one H100 SXM") and "/s" not in roofline["text"]
+    assert roofline["values"]["tokens_per_second"] is None and roofline["verdicts"][0][0] is False
+    served = calculators.answer("serving", {"model": "Llama-3.1-405B"})
+    assert served["field"] == "model" and "What would do: 10 RTX PRO 6000" in served["error"]

@@ -1,5 +1,7 @@
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -181,7 +183,35 @@ def test_rate_is_bounded_by_memory_at_small_batches_and_by_arithmetic_at_huge_on
 @settings(deadline=None)
 @given(st.integers(1, 256), st.integers(0, 8000))
 def test_more_sequences_never_slow_the_card_and_more_context_always_does(batch, past):
-    rate = fluid.decode_rate(CARD, QWEN, batch, past)
-    assert fluid.decode_rate(CARD, QWEN, batch + 1, past) >= rate * (1 - 1e-12)
-    assert fluid.decode_rate(CARD, QWEN, batch, past + 100) < rate
-    assert fluid.decode_rate(CARD, QWEN, batch, past, cards=3) == pytest.approx(3 * rate)
+    roomy = replace(CARD, memory_bytes=10**12)
+    rate = fluid.decode_rate(roomy, QWEN, batch, past)
+    assert fluid.decode_rate(roomy, QWEN, batch + 1, past) >= rate * (1 - 1e-12)
+    assert fluid.decode_rate(roomy, QWEN, batch, past + 100) < rate
+    assert fluid.decode_rate(roomy, QWEN, batch, past, cards=3) == pytest.approx(3 * rate)
+
+
+def test_a_rate_is_refused_where_one_card_does_not_hold_weights_and_cache():
+    """Qwen3-8B: 16,381,470,720 B and 147,456 B a token leave 539,947 tokens in 96 GB; 405B take 811,706,777,600 B, nine cards' memory."""
+    assert (96 * 10**9 - 16_381_470_720) // 147_456 == 539_947 and 8 * 96 < 811.7 < 9 * 96
+    assert fluid.decode_rate(CARD, QWEN, 1, 539_947) > 0
+    with pytest.raises(ValueError, match=r"^batch x past .* 539,947 tokens"):
+        fluid.decode_rate(CARD, QWEN, 1, 539_948)
+    with pytest.raises(ValueError, match=r"^batch x past"):
+        fluid.decode_rate(CARD, QWEN, numpy.array([1, 2, 600]), 1000)
+    for cards in (1, 9):                                               # nine cards are nine copies, none of which fits
+        with pytest.raises(ValueError, match=r"^model must fit .* got Llama-3.1-405B with 811,706,777,600 B .* at least 9$"):
+            fluid.decode_rate(CARD, models.model("Llama-3.1-405B"), 1, 10, cards)
+
+
+def test_a_backlog_that_empties_with_its_piece_has_one_corner_there():
+    assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=120) == [(0, 120), (60, 0)]
+    assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=119) == [(0, 119), (59.5, 0), (60, 0)]
+    assert fluid.backlog_at([(0, 0), (60, 120), (60, 30)], 60) == 120           # a jump is seen from before it
+    assert fluid.peak([(0, 1), (1, 4), (2, 4), (3, 0)]) == (1, 4)
+
+
+def test_equal_rates_serve_all_and_keep_the_backlog():
+    assert fluid.work([fluid.Piece(60, 3, 3)]) == (180, 180, 0)
+    assert fluid.work([fluid.Piece(60, 3, 3)], start=10) == (180, 180, 10)
+    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 3, start=90) == 30       # worked off at the very end of the piece
+    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 1, start=93) == 33       # 3 more at 1 a second behind it

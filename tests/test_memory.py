@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from workloads.memory import (
     RECIPES,
     TrainingBytes,
+    cards_that_hold,
     decode_traffic,
     kv_bytes,
     kv_bytes_per_token,
+    kv_copies,
     sequences_that_fit,
     state_bytes,
     training_state_bytes,
@@ -235,3 +237,27 @@ def test_impossible_bytes_are_refused_by_name(call, name):
 def test_every_model_of_the_table_has_either_a_cache_or_a_state():
     for name, m in models().items():
         assert (kv_bytes_per_token(m) if isinstance(m, Model) else state_bytes(m)) > 0, name
+
+
+@pytest.mark.parametrize(("name", "cards", "copies"), [
+    ("Qwen3-8B", 1, 1), ("Qwen3-8B", 8, 1), ("Qwen3-8B", 16, 2), ("Qwen3-30B-A3B", 8, 2), ("Llama-2-7B", 32, 1), ("DeepSeek-V3", 8, 8)])
+def test_a_cache_is_stored_once_until_the_heads_run_out_and_whole_where_there_is_a_latent(name, cards, copies):
+    assert kv_copies(model(name), cards) == copies and kv_copies(model(name), cards, expert_parallel=True) == 1
+
+
+@pytest.mark.parametrize("name", ["Qwen3-8B", "Qwen3-30B-A3B", "DeepSeek-V3"])
+@pytest.mark.parametrize("batch", [0, 1, 32])
+def test_the_smallest_number_of_cards_holds_and_one_less_does_not(name, batch):
+    """By cards: each holds its share of the weights, and of every sequence the heads that it has; at least one head, or the latent."""
+    m = model(name)
+    head = 8192 * 70_272 if name == "DeepSeek-V3" else 8192 * m.layers * 2 * m.head_dim * 2
+    on_one = lambda g: weight_bytes(m) / g + batch * head * (1 if name == "DeepSeek-V3" else max(1, m.kv_heads / g))
+    least = cards_that_hold(m, 80e9, 8192, batch)
+    assert on_one(least) <= 80e9 and (least == 1 or on_one(least - 1) > 80e9)
+
+
+def test_no_number_of_cards_holds_more_latents_than_one_does():
+    """80 GB hold 138 latents of 8,192 tokens, 575,668,224 B each, beside nothing at all."""
+    v3 = model("DeepSeek-V3")
+    assert 138 * 8192 * 70_272 < 80e9 < 139 * 8192 * 70_272
+    assert cards_that_hold(v3, 80e9, 8192, 139) is None and cards_that_hold(v3, 80e9, 8192, 100) is not None

@@ -2,9 +2,9 @@
 
 from dataclasses import fields
 
-from . import hardware, models
+from . import hardware, memory, models
 from .forms import num
-from .units import HOUR, MINUTE, quantity
+from .units import HOUR, MINUTE, number, quantity
 
 PERCENT = [k / 20 for k in range(1, 21)]
 _SHAPES = {name: m for name, m in models.models().items() if isinstance(m, models.Model)}
@@ -20,6 +20,49 @@ def efficiencies(mfu=1.0, mbu=1.0):
         num("mfu", "Share of the compute peak reached (MFU)", mfu, "", 0.001, 1, PERCENT),
         num("mbu", "Share of the bandwidth reached (MBU)", mbu, "", 0.001, 1, PERCENT),
     )
+
+
+def several(cards, name):
+    """Text of so many cards: "one H200", "8 H200"."""
+    return f"{'one' if cards == 1 else number(cards)} {name}"
+
+
+def would_fit(m, card, tokens, batch=1, share=1, bytes_per_parameter=2, bytes_per_value=2):
+    """Sentence: which cards hold the weights of a model and a batch of sequences, split by tensor parallelism; 8-bit weights too.
+
+    Parameters: m, a Model; card, the Accelerator that does not; tokens of a sequence; batch, sequences; share of a memory that may be used;
+    bytes_per_parameter, bytes_per_value (B).
+    """
+    largest = max(hardware.accelerators().values(), key=lambda c: c.memory_bytes)
+    others = sorted((c for c in hardware.accelerators().values() if c.memory_bytes > card.memory_bytes), key=lambda c: c.memory_bytes)
+    split = lambda c, width: memory.cards_that_hold(m, share * c.memory_bytes, tokens, batch, width, bytes_per_value)
+    alone = [c for c in others if split(c, bytes_per_parameter) == 1]
+
+    def named(width):
+        found = {c.name: split(c, width) for c in dict.fromkeys((card, *alone[:1], largest))}
+        return " or ".join(several(g, name) for name, g in found.items() if g)
+
+    found, smaller = named(bytes_per_parameter), named(1) if bytes_per_parameter > 1 else ""
+    if not found:
+        return "No number of the listed accelerators up to 1,024 would do: fewer sequences or tokens, or a smaller model."
+    return f"What would do: {found}{f'; with 8-bit weights {smaller}' if smaller not in ('', found) else ''}."
+
+
+def must_fit(m, card, tokens, batch=1, share=1, batch_name="batch"):
+    """Refuse what one card cannot hold, in a sentence that says what is needed, what there is and what would fit.
+
+    Parameters: as for `would_fit`, weights and cache in 16 bits; batch_name, the input to name where fewer sequences fit.
+    """
+    weights, one, room = memory.weight_bytes(m), memory.kv_bytes(m, tokens), share * card.memory_bytes
+    fit = memory.sequences_that_fit(room, weights, one)
+    if fit >= batch:
+        return
+    there = (
+        f"the weights of {m.name} take {quantity(weights, 'B')}, a sequence of {number(tokens)} tokens {quantity(one, 'B')}, and "
+        f"{quantity(room, 'B')} may be used. {would_fit(m, card, tokens, batch, share)}"
+    )
+    rule = f"{batch_name} (sequences) must be at most {number(fit)} on" if fit else "model must fit"
+    raise ValueError(f"{rule} one {card.name}, got {number(batch) if fit else m.name}: {there.removesuffix('.')}")
 
 
 def assumed_shares(card, defaults, **reached):

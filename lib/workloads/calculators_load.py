@@ -3,8 +3,7 @@
 from math import gcd
 
 from . import arrivals, flops, fluid, hardware, memory, metrics, models, plot, replay, requests, roofline, serving, steptime
-from .calculators_common import ATTENTION, CARDS, DENSE, MEASURED_CARD, clock, efficiencies, scaled
-from .domain import between
+from .calculators_common import ATTENTION, CARDS, DENSE, MEASURED_CARD, PERCENT, clock, efficiencies, must_fit, scaled, several, would_fit
 from .forms import calculator, choice, count, doublings, group, num, result, switch
 from .plot import Axis, Line
 from .units import TERA, number, quantity
@@ -22,8 +21,8 @@ from .units import TERA, number, quantity
     count("batch", "Sequences in a decode step", 32, "sequences", 1, 10**5, doublings(1, 1024)),
     *group(
         "Machine",
-        count("cards", "Accelerators that act as one", 1, "", 1, 64, doublings(1, 64)),
-        choice("precision", "Precision of the arithmetic", ("bf16", "fp8")),
+        count("cards", "Accelerators that act as one (tensor parallel)", 1, "", 1, 64, doublings(1, 64)),
+        choice("precision", "Precision of the arithmetic", ("bf16", "fp8", "fp4")),
         *efficiencies(),
     ),
     *group(
@@ -37,76 +36,91 @@ from .units import TERA, number, quantity
 def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_value, mfu, mbu, new, output, past, batch):
     """Ridge, operating points, time to first token, interval between tokens, and sequences that fit."""
     m, card, request = models.model(model), hardware.accelerator(accelerator), requests.Request(new, output, past)
-    peak, bandwidth, context = cards * card.peak(precision), cards * card.bandwidth, requests.mean_decode_context(request)
+    peak, bandwidth, room = cards * card.peak(precision), cards * card.bandwidth, cards * card.memory_bytes
     width = dict(bytes_per_parameter=bytes_per_parameter, bytes_per_value=bytes_per_value)
-    work = {"prefill": (flops.forward(m, new, past, head="last").total, memory.prefill_bytes(m, new, past, **width))}
-    for rows in dict.fromkeys((1, batch)):
-        work[f"decode of {number(rows)}"] = (
-            flops.decode_step(m, context, rows).total,
-            memory.decode_traffic(m, context, rows, **width).total,
-        )
+    end, copies = requests.end_context(request), memory.kv_copies(m, cards)
+    weights, sequence = memory.weight_bytes(m, bytes_per_parameter), copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
+    fit = memory.sequences_that_fit(room, weights, sequence)
     points = {
         name: {
             "flops": f,
             "bytes": b,
             "intensity": roofline.intensity(f, b),
-            "seconds": roofline.roofline_seconds(f, b, peak, bandwidth, mfu, mbu),
+            "seconds": roofline.roofline_seconds(f, b, peak, bandwidth, mfu, mbu) if fit else None,
             "regime": roofline.regime(f, b, peak, bandwidth, mfu, mbu),
         }
-        for name, (f, b) in work.items()
+        for name, (f, b) in _server_work(m, request, (1, min(batch, fit or batch)), copies, width).items()
     }
-    last = points[list(points)[-1]]
-    weights, sequence = (
-        memory.weight_bytes(m, bytes_per_parameter),
-        memory.kv_bytes(m, requests.end_context(request), bytes_per_value=bytes_per_value),
-    )
-    fit = memory.sequences_that_fit(cards * card.memory_bytes, weights, sequence)
+    interval = list(points.values())[-1]["seconds"] if fit >= batch else None
     values = {
         "ridge": roofline.ridge(peak, bandwidth),
         "ttft_seconds": points["prefill"]["seconds"],
-        "interval_seconds": last["seconds"],
+        "interval_seconds": interval,
         "fit": fit,
-        "tokens_per_second": batch / last["seconds"],
+        "tokens_per_second": None if interval is None else batch / interval,
         "weight_bytes": weights,
         "sequence_bytes": sequence,
+        "kv_copies": copies,
         **{f"{name}: {key}": value for name, point in points.items() for key, value in point.items()},
     }
-    kind = "at best" if mfu == mbu == 1 else "in this model"
-    text = (
-        f"First token after {quantity(values['ttft_seconds'], 's', 3)} {kind}, then one every {quantity(last['seconds'], 's', 3)} with "
-        f"{number(batch)} sequences: {number(values['tokens_per_second'], 4)} tokens/s. {number(fit)} sequences fit."
-    )
+    machine = f"{several(cards, accelerator)} ({quantity(room, 'B')})"
+    if fit >= batch:
+        text = (
+            f"First token after {quantity(values['ttft_seconds'], 's', 3)} {'at best' if mfu == mbu == 1 else 'in this model'}, then one "
+            f"every {quantity(interval, 's', 3)} with {number(batch)} sequences: {number(values['tokens_per_second'], 4)} tokens/s. "
+            f"{number(fit)} sequences fit."
+        )
+    else:
+        text = f"{_what_does_not_fit(model, machine, batch, fit, weights, sequence, room)} {would_fit(m, card, end, batch, **width)}"
     rows = [
-        [
-            name,
-            quantity(p["flops"], "FLOP"),
-            quantity(p["bytes"], "B"),
-            f"{number(p['intensity'], 3)} FLOP/B",
-            quantity(p["seconds"], "s", 3),
-        ]
+        [name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B"]
+        + ([quantity(p["seconds"], "s", 3)] if fit else [])
         for name, p in points.items()
     ]
     return result(
         text,
         values,
-        _server_verdicts(values, points, batch, fit, weights, cards * card.memory_bytes),
-        [(["work", "FLOPs>", "bytes>", "intensity>", "time>"], rows)],
+        _server_verdicts(values, points, batch, copies, machine, room),
+        [(["work", "FLOPs>", "bytes>", "intensity>"] + ["time>"] * bool(fit), rows)],
         [_roofline_plot(points, peak, bandwidth, mfu, mbu, values["ridge"])],
     )
 
 
-def _server_verdicts(values, points, batch, fit, weights, room):
-    for name, p in points.items():
-        yield None, f"{name.capitalize()} is {p['regime']}: {number(p['intensity'], 3)} FLOP/B, ridge {number(values['ridge'], 4)}."
+def _server_work(m, request, batches, copies, width):
+    """FLOPs and bytes by name: one prefill, a decode step of each batch. Every copy of the cache that the cards keep is moved."""
+    new, past, context = request.new, request.past, requests.mean_decode_context(request)
+    again = (copies - 1) * memory.kv_bytes(m, past + new, bytes_per_value=width["bytes_per_value"])
+    work = {"prefill": (flops.forward(m, new, past, head="last").total, memory.prefill_bytes(m, new, past, **width) + again)}
+    for rows in dict.fromkeys(batches):
+        moved = memory.decode_traffic(m, context, rows, **width)
+        step = moved.total + (copies - 1) * (moved.kv_read + moved.kv_written)
+        work[f"decode of {number(rows)}"] = flops.decode_step(m, context, rows).total, step
+    return work
+
+
+def _what_does_not_fit(model, machine, batch, fit, weights, sequence, room):
     if weights > room:
-        yield False, f"The weights alone, {quantity(weights, 'B')}, do not fit {quantity(room, 'B')}."
+        return f"{model} does not fit {machine}: its weights alone take {quantity(weights, 'B')}."
+    beside = f"beside the weights ({quantity(weights, 'B')}) on {machine}"
+    if not fit:
+        return f"Not even one sequence of {quantity(sequence, 'B')} fits {beside}."
+    return f"{number(batch)} sequences of {quantity(sequence, 'B')} do not fit {beside}: {number(fit)} would."
+
+
+def _server_verdicts(values, points, batch, copies, machine, room):
+    weights, fit = values["weight_bytes"], values["fit"]
+    if weights > room:
+        yield False, f"The weights alone, {quantity(weights, 'B')}, do not fit {machine}."
     else:
-        told = "fit" if fit >= batch else "do not fit"
         yield (
             fit >= batch,
-            f"{number(batch)} sequences of {quantity(values['sequence_bytes'], 'B')} {told} beside the weights "
-            f"({quantity(weights, 'B')} of {quantity(room, 'B')}).",
+            f"{number(batch)} sequences of {quantity(values['sequence_bytes'], 'B')} {'fit' if fit >= batch else 'do not fit'} beside the "
+            f"weights ({quantity(weights, 'B')} of {quantity(room, 'B')}).",
         )
+    if copies > 1:
+        yield None, f"The cards split the heads, and together store each sequence's cache {number(copies, 3)} times."
+    for name, p in points.items():
+        yield None, f"{name.capitalize()} is {p['regime']}: {number(p['intensity'], 3)} FLOP/B, ridge {number(values['ridge'], 4)}."
 
 
 def _roofline_plot(points, peak, bandwidth, mfu, mbu, ridge):
@@ -114,7 +128,8 @@ def _roofline_plot(points, peak, bandwidth, mfu, mbu, ridge):
     roof = lambda a, b: [(i, roofline.attainable(i, a, b) / TERA) for i in (low, a / b, high)]
     series = [Line("roof", roof(peak, bandwidth))]
     series += [Line("reached", roof(mfu * peak, mbu * bandwidth))] if min(mfu, mbu) < 1 else []
-    series += [Line(name, [(p["intensity"], p["flops"] / p["seconds"] / TERA)], "points", (name,)) for name, p in points.items()]
+    at = lambda p: (p["intensity"], roofline.attainable(p["intensity"], mfu * peak, mbu * bandwidth) / TERA)
+    series += [Line(name, [at(p)], "points", (name,)) for name, p in points.items() if p["seconds"] is not None]
     alt = (
         f"Roofline, log-log: rate rises with intensity up to {number(ridge, 4)} FLOP/B, then stays at {quantity(peak, 'FLOP/s', 4)}. "
         + "; ".join(f"{name} at {number(p['intensity'], 3)} FLOP/B" for name, p in points.items())
@@ -172,6 +187,8 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     m, card = models.model(model), hardware.accelerator(accelerator)
     windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
     mixed = _window(2 * seconds, rate, first_share + second_share, 200, **lengths)
+    contexts = [round(arrivals.mean_step_context(w)) for w in ([mixed] if context == "one mean for all" else [mixed, *windows])]
+    must_fit(m, card, max(contexts), batch)
     at = lambda window: fluid.decode_rate(card, m, batch, round(arrivals.mean_step_context(window)), cards, mfu, mbu)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
     pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
@@ -248,6 +265,8 @@ def _backlog_plot(path, flat, seconds):
 
 # serving simulator ------------------------------------------------------------------------------------------
 SETTINGS, FACTORS = replay.replay_settings(), replay.replay_factors()
+MEASURED = {"blocks": SETTINGS["blocks"]}
+MOST_REQUESTS = 6000
 SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
 
 
@@ -268,26 +287,39 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
         "Engine",
         choice("model", "Model", DENSE),
         choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
-        count("blocks", "KV blocks", SETTINGS["blocks"], "", 1, 10**7),
+        num("memory_share", "Share of the memory that the engine may use", 0.9, "", 0.01, 1, PERCENT),
+        count("blocks", "KV blocks (empty: all that fit)", None, "", 1, 10**7, optional=True),
         count("block_size", "Tokens of a block", SETTINGS["block_size"], "tokens", 1, 1024),
         count("token_budget", "Most tokens of a step", SETTINGS["token_budget"], "tokens/step", 1, 2**20, doublings(256, 2**15)),
         count("max_length", "Most tokens of a request", SETTINGS["max_length"], "tokens", 2, 2**21),
         switch("whole_sequence", "Admit only what fits whole", True),
     ),
     *group("Time of a step", *efficiencies(FACTORS["mfu"], FACTORS["mbu"]), choice("form", "Operators", ("sum", "max"))),
-    presets={"Measured, shifting": {}, "Measured, evenly mixed": dict(first_share=50, second_share=50)},
+    presets={
+        "Measured, shifting": MEASURED,
+        "Measured, evenly mixed": dict(MEASURED, first_share=50, second_share=50),
+        "Shifting, whole memory": {},
+    },
     exact=False,
 )
-def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model, accelerator, mfu, mbu, form, **given):
+def simulator(
+    seconds, rate, first_share, second_share, rhythm, cv, seed, model, accelerator, memory_share, blocks, mfu, mbu, form, **given
+):
     """Continuous batching of a load on one replica: times to first and last token, preemptions, the pool over time."""
     lengths = {name: given.pop(name) for name in SHAPES}
     windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
-    between(round(2 * rate * seconds), 1, 2000, "2 x rate x seconds", "requests")
+    if (coming := round(2 * rate * seconds)) not in range(1, MOST_REQUESTS + 1):
+        wanted = "shorter windows or a lower rate" if coming else "longer windows or a higher rate"
+        raise ValueError(
+            f"rate (requests/s) must give between 1 and {number(MOST_REQUESTS)} requests in the two windows, so that a page simulates them "
+            f"in seconds, got {number(coming)}: choose {wanted}"
+        )
     load = tuple(arrivals.random_arrivals(windows, cv, seed) if rhythm == "random" else arrivals.interleaved(windows))
     if not load:
         raise ValueError(f"seed must be a draw with at least one request in the two windows, got {seed}, whose are empty: choose another")
-    engine = serving.Engine(**given)
-    run = serving.serve(load, engine, steptime.step_time(models.model(model), hardware.accelerator(accelerator), mfu, mbu, form))
+    m, card = models.model(model), hardware.accelerator(accelerator)
+    engine = serving.Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
+    run = serving.serve(load, engine, steptime.step_time(m, card, mfu, mbu, form))
     waiting = _outstanding(run)
     found = {
         "requests": len(run.requests),
@@ -297,6 +329,9 @@ def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model,
         "steps": run.steps,
         "ttft_median": metrics.nearest_rank([metrics.ttft(r.arrival, r.first) for r in run.requests], 0.5),
         "most_outstanding": max(n for _, n in waiting),
+        "blocks": engine.blocks,
+        "pool_bytes": engine.blocks * _block_bytes(m, engine.block_size),
+        "weight_bytes": memory.weight_bytes(m),
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
     known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == serving.Engine(**SETTINGS)
@@ -307,8 +342,49 @@ def simulator(seconds, rate, first_share, second_share, rhythm, cv, seed, model,
         f"the last token comes after {clock(found['makespan'], 3)}. Preemptions: {number(found['preemptions'])}."
     )
     return result(
-        text, found, _serving_verdicts(found, windows, measured), [_serving_table(found, measured)], _serving_plots(run, engine, waiting)
+        text,
+        found,
+        [*_serving_verdicts(found, windows, measured), *_assumed(found, m, card, memory_share, mfu, mbu)],
+        [_serving_table(found, measured)],
+        _serving_plots(run, engine, waiting),
     )
+
+
+def _block_bytes(m, block_size):
+    """Bytes of one KV block."""
+    return memory.kv_bytes(m, block_size)
+
+
+def _pool(m, card, share, blocks, load, settings):
+    """Blocks of the pool: as given, or all that fit beside the weights. Refused where they, or the longest request, do not fit."""
+    size = settings["block_size"]
+    longest = max(a.request.new + a.request.output - 1 for a in load) if load else 1
+    least = -(-longest // size)
+    must_fit(m, card, least * size, share=share)
+    held = memory.sequences_that_fit(share * card.memory_bytes, memory.weight_bytes(m), _block_bytes(m, size))
+    if blocks is not None and not least <= blocks <= held:
+        raise ValueError(
+            f"blocks must be at least {number(least)}, which the longest request of {number(longest)} tokens needs, and at most "
+            f"{number(held)}, which fit beside the weights in {quantity(share * card.memory_bytes, 'B')} of one {card.name}, got "
+            f"{number(blocks)}; left empty, it is {number(held)}"
+        )
+    return held if blocks is None else blocks
+
+
+def _assumed(found, m, card, share, mfu, mbu):
+    """Where the pool comes from, and on which machine the shares were fitted."""
+    yield (
+        None,
+        f"The pool of {number(found['blocks'])} blocks takes {quantity(found['pool_bytes'], 'B')} beside weights of "
+        f"{quantity(found['weight_bytes'], 'B')}; the engine may use {quantity(share * card.memory_bytes, 'B')}.",
+    )
+    kept = [f"{name} {FACTORS[key]}" for name, key, value in (("MFU", "mfu", mfu), ("MBU", "mbu", mbu)) if value == FACTORS[key]]
+    if kept and (m.name, card.name) != (DENSE[0], MEASURED_CARD):
+        yield (
+            None,
+            f"{' and '.join(kept)} {'were' if len(kept) > 1 else 'was'} fitted to {DENSE[0]} on {MEASURED_CARD}; for {m.name} on "
+            f"{card.name} {'they are' if len(kept) > 1 else 'it is'} an assumption.",
+        )
 
 
 def _outstanding(run):
@@ -327,7 +403,7 @@ def _serving_verdicts(found, windows, measured):
     again = found["preemptions"]
     yield (
         again == 0,
-        f"{number(again)} preemptions: each computes a request again from its first token."
+        f"{number(again)} preemption{'s' * (again != 1)}: each computes a request again from its first token."
         if again
         else "No preemption: the pool was never short of blocks.",
     )

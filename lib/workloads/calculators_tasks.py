@@ -262,6 +262,8 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
             float(word) if possible(lambda: float(word)) is not None else _no_number(word)
             for word in arrivals_list.replace(",", " ").split()
         ]
+        if early := next((t for t in came if t < 0), None):
+            raise ValueError(f"arrivals_list must hold times of at least 0 ms, got {early:g}")
     plays, least = streaming.playback(came, durations, buffer), streaming.smallest_buffer(came, durations)
     stalls = [p.stall for p in plays if p.stall > 0]
     values = {
@@ -289,7 +291,7 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
 
 
 def _no_number(word):
-    raise ValueError(f"arrivals_list (ms) must hold numbers, got {word!r}")
+    raise ValueError(f"arrivals_list must hold numbers, got {word!r}")
 
 
 def _audio_verdicts(v, buffer):

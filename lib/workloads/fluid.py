@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from . import flops, memory, roofline
 from .arrivals import step_rate
-from .domain import finite, nonnegative, positive, whole
-from .generic import maximum, total
+from .domain import finite, formula, keep, nonnegative, positive, some, whole
+from .generic import is_array, is_symbolic, maximum, total
 
 
 @dataclass(frozen=True)
@@ -20,19 +20,22 @@ class Piece:
     service_rate: float
 
     def __post_init__(self):
-        nonnegative(self.seconds, "seconds", "s")
-        nonnegative(self.arrival_rate, "arrival_rate", "work/s")
-        nonnegative(self.service_rate, "service_rate", "work/s")
+        keep(self, nonnegative, "s", "seconds")
+        keep(self, nonnegative, "work/s", "arrival_rate", "service_rate")
 
 
+@formula
 def decode_rate(card, model, batch, past, cards=1, mfu=1, mbu=1):
-    """Highest rate at which cards, each with a whole copy of the model, do decode work (request steps/s).
+    """Highest rate at which cards, each with a whole copy of the model and a batch of its own, do decode work (request steps/s).
+
+    cards=4 means four whole copies, not one model split over four cards.
 
     Equation: cards x batch / roofline seconds of one step: FLOPs against the card's dense BF16 peak, bytes (weights, KV read and written,
     embedding rows) against its bandwidth.
     Parameters: card, an Accelerator; model, a Model; batch, sequences of a step; past, tokens of each (a mean will do: both counts are
     linear in it); cards; mfu, mbu in (0, 1].
-    Assumptions: with mfu = mbu = 1 an upper bound of the rate. Whether so many sequences fit is `memory.sequences_that_fit`.
+    Assumptions: with mfu = mbu = 1 an upper bound of the rate.
+    Raises: ValueError where one card holds less than the BF16 weights and the cache of its batch; it says what would fit.
 
     >>> from workloads.hardware import accelerator
     >>> from workloads.models import model
@@ -41,9 +44,25 @@ def decode_rate(card, model, batch, past, cards=1, mfu=1, mbu=1):
     """
     work, moved = flops.decode_step(model, past, batch).total, memory.decode_traffic(model, past, batch).total
     seconds = roofline.roofline_seconds(work, moved, card.peak("bf16"), card.bandwidth, mfu, mbu)
+    _refuse_what_does_not_fit(card, model, batch, past)
     return whole(cards, "cards", "", 1) * batch / seconds
 
 
+def _refuse_what_does_not_fit(card, model, batch, past):
+    weights, cache = memory.weight_bytes(model), memory.kv_bytes(model, past, batch)
+    if is_symbolic(cache) or weights + (most := cache.max() if is_array(cache) else cache) <= card.memory_bytes:
+        return
+    have = f"of one {card.name}, {card.memory_bytes:,} B"
+    if weights > card.memory_bytes:
+        least = memory.cards_that_hold(model, card.memory_bytes)
+        raise ValueError(f"model must fit the memory {have}, since every card holds a whole copy, got {model.name} with {weights:,} B "
+                         f"of weights: split over cards, a copy takes at least {least}")
+    raise ValueError(f"batch x past (sequences x tokens) must leave a cache of at most {card.memory_bytes - weights:,} B, what the weights "
+                     f"of {model.name} leave of the memory {have}: {(card.memory_bytes - weights) // memory.kv_bytes_per_token(model):,} "
+                     f"tokens, got {most:,} B")
+
+
+@formula
 def next_backlog(backlog, arrived, served):
     """Backlog at the end of a window (work).
 
@@ -58,6 +77,7 @@ def next_backlog(backlog, arrived, served):
     return maximum(0, backlog + arrived - served)
 
 
+@formula
 def burst_backlog(arrival_rate, service_rate, seconds):
     """Backlog after a burst that meets an empty queue (work).
 
@@ -71,6 +91,7 @@ def burst_backlog(arrival_rate, service_rate, seconds):
     return maximum(0, excess) * nonnegative(seconds, "seconds", "s")
 
 
+@formula
 def drain_seconds(backlog, service_rate, arrival_rate=0):
     """Time until a backlog is gone (s).
 
@@ -88,6 +109,7 @@ def drain_seconds(backlog, service_rate, arrival_rate=0):
     return backlog / positive(service_rate - arrival_rate, "service_rate - arrival_rate", "work/s")
 
 
+@formula
 def backlog_path(pieces, start=0):
     """Corner points (s, work) of the backlog over time: every boundary of a piece, and every instant at which the queue empties.
 
@@ -109,6 +131,7 @@ def backlog_path(pieces, start=0):
     return path
 
 
+@formula
 def path_until_empty(pieces, service_rate, start=0):
     """The backlog's path (s, work) with one more corner: after the last piece nothing arrives and the rest drains.
 
@@ -123,6 +146,7 @@ def path_until_empty(pieces, service_rate, start=0):
     return [*path, (end + drained, 0)] if rest else path
 
 
+@formula
 def backlog_at(path, time):
     """Backlog at an instant of the path (work), by linear interpolation.
 
@@ -139,15 +163,17 @@ def backlog_at(path, time):
     raise ValueError(f"time (s) must lie between {path[0][0]} and {path[-1][0]}, got {time!r}")
 
 
+@formula
 def peak(path):
     """The corner (s, work) with the largest backlog; the earliest if several share it.
 
     >>> peak([(0, 0), (60, 0), (120, 120), (160, 0)])
     (120, 120)
     """
-    return max(path, key=lambda corner: corner[1])
+    return max(some(path, "path", "corner"), key=lambda corner: corner[1])
 
 
+@formula
 def backlog_area(path):
     """Integral of the backlog over time (work s). Divided by the work that arrived it is the mean delay of that work: Little's law.
 
@@ -159,6 +185,7 @@ def backlog_area(path):
     return total((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(path))
 
 
+@formula
 def work(pieces, start=0):
     """Work that arrived, was served and is left over (work).
 
@@ -184,6 +211,7 @@ def _seconds_until_empty(piece, backlog):
     return min(piece.seconds, backlog / (piece.service_rate - piece.arrival_rate))
 
 
+@formula
 def delay_at(pieces, time, service_rate, start=0):
     """How long work that arrives at an instant waits before it is reached, first come first served (s).
 
@@ -205,6 +233,7 @@ def delay_at(pieces, time, service_rate, start=0):
     return waited + drain_seconds(ahead, service_rate)
 
 
+@formula
 def decode_pieces(windows, service_rate):
     """The pieces of a load's decode work (steps/s): each window with its arriving decode steps.
 

@@ -5,13 +5,16 @@ The ten of the book are in `workloads.calculators`. A result is plain JSON: "tex
 right-aligned), "figures" ({"svg", "caption"}).
 """
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import wraps
 from html import escape
 
 from .domain import between, finite, one_of, whole
+from .units import number
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,38 @@ class Input:
             return str(value)
         if self.optional and value in ("", None):
             return None
-        value = finite(_number(value), self.name, self.unit)
-        value = int(whole(value, self.name, self.unit, self.low)) if self.kind == "whole" else value
-        return between(value, self.low, self.high, self.name, self.unit)
+        value = finite(self._written(value), self.name, self.unit)
+        value = int(whole(value, self.name, self.unit)) if self.kind == "whole" else value
+        low, high = (value if end is None else end for end in (self.low, self.high))
+        if not low <= value <= high:
+            raise ValueError(f"{self.argument} must be {self.range}, got {number_text(value)}")
+        return value
+
+    @property
+    def argument(self):
+        """Name and unit, as errors begin."""
+        return self.name + (f" ({self.unit})" if self.unit else "")
+
+    @property
+    def called(self):
+        """Label, with the unit where the label does not say it."""
+        told = not self.unit or re.search(rf"(?<!\w){re.escape(self.unit)}(?!\w)", self.label)
+        return self.label if told else f"{self.label} ({self.unit})"
+
+    @property
+    def range(self):
+        """The values allowed, as people write them: "between 0.1 and 10"."""
+        if self.high is None:
+            return f"at least {number_text(self.low)}"
+        return f"between {number_text(self.low)} and {number_text(self.high)}"
+
+    def _written(self, value):
+        """The number that a text writes; a number as it is."""
+        if isinstance(value, str) and (found := number_of(value)) is not None:
+            return found
+        if isinstance(value, str):
+            raise ValueError(f"{self.argument} must be a number, such as 4096, 4,096, 8k for 8,000 or 1e6, got {value!r}")
+        return value
 
 
 def text_of(value):
@@ -63,14 +95,47 @@ def text_of(value):
     return short if not isinstance(value, float) or float(short) == value else repr(value)
 
 
-def _number(value):
-    """The number that a text writes; anything else as it is, for the check to refuse."""
-    for kind in (int, float) if isinstance(value, str) else ():
+LARGE = {"k": 3, "K": 3, "M": 6, "G": 9, "T": 12}
+_GROUPED = re.compile(r"([+-]?)(\d{1,3}(?:,\d{3})+|\d+)(\.\d*)?([kKMGT]?)")
+
+
+def number_of(text):
+    """The number that a text writes, None for any other text. Commas may part thousands; k, M, G and T stand for 10^3 to 10^12.
+
+    >>> [number_of(text) for text in ("4,096", "8k", "1.5k", "2M", "1e6", "0.25", "4,09", "8 tokens")]
+    [4096, 8000, 1500.0, 2000000, 1000000.0, 0.25, None, None]
+    """
+    if match := _GROUPED.fullmatch(text := text.strip()):
+        sign, digits, rest, letter = match.groups()
+        digits = sign + digits.replace(",", "")
+        text = f"{digits}{rest}e{LARGE.get(letter, 0)}" if rest else digits + "0" * LARGE.get(letter, 0)
+    for kind in (int, float):
         try:
-            return kind(value.strip())
+            return kind(text) if math.isfinite(float(text)) else float(text)
         except ValueError:
             pass
-    return value
+    return None
+
+
+def number_text(value):
+    """A number as people write it: separators, whole millions and billions by name, powers of ten for what is very large or small.
+
+    >>> [number_text(v) for v in (1048576, 1e9, 25_000_000, 0.001, 0.25, 1e-9, 1e30)]
+    ['1,048,576', '1 billion', '25 million', '0.001', '0.25', '10⁻⁹', '10³⁰']
+    """
+    size = abs(value)
+    for least, name in ((10**12, "trillion"), (10**9, "billion"), (10**6, "million")):
+        if least <= size < 1000 * least and value % (least // 1000) == 0:
+            return f"{value / least:g} {name}".replace("-", "−")
+    if not size or 1e-6 <= size < 1e13:
+        return f"{Decimal(repr(value)):,f}".removesuffix(".0").replace("-", "−")
+    mantissa, _, power = number(float(value)).partition(" × ")
+    return power if mantissa == "1.000" else f"{mantissa.rstrip('0').rstrip('.')} × {power}"
+
+
+def _other_form(text):
+    """Is a number written with separators or a letter?"""
+    return bool(re.search(r"[,kKMGT]", text))
 
 
 @dataclass(frozen=True)
@@ -97,6 +162,25 @@ class Calculator:
         """The result for these inputs."""
         return self.function(**self.read(given))
 
+    def labelled(self, message):
+        """An error in the words of the form: a name of an input with which it begins, and names that are no words, become labels."""
+        for i in sorted(self.inputs, key=lambda i: -len(i.name)):
+            start = re.match(rf"{i.name}(?!\w)(?: \({re.escape(i.unit)}\))?" if i.unit else rf"{i.name}(?!\w)", message)
+            if start:
+                return self._inside(i.called + message[start.end() :])
+        return self._inside(message)
+
+    def _inside(self, message):
+        for i in self.inputs:
+            message = re.sub(rf"(?<!\w){i.name}(?!\w)", f"“{i.label}”", message) if "_" in i.name else message
+        return message
+
+    def taken(self, given):
+        """What was read where a number is written in another way than Python's: {name of input: text of the number}."""
+        read = self.read(given)
+        known = {i.name for i in self.inputs if i.kind in ("number", "whole")}
+        return {n: text_of(read[n]) for n, text in given.items() if n in known and isinstance(text, str) and _other_form(text)}
+
     def field_of(self, message):
         """Name of the input that an error speaks of: the one it begins with, or else the first it mentions; None if there is none."""
         found = [(m.start(), i.name) for i in self.inputs if (m := re.search(rf"(?<!\w){i.name}(?!\w)", message))]
@@ -112,12 +196,13 @@ class Calculator:
         return f'from workloads import calculators\n\n{call}\nprint(result["text"])\n'
 
     def answer(self, given):
-        """What a page shows for these inputs: {"html", "text", "values", "code"}, or {"error", "field"} where they are refused."""
+        """What a page shows for these inputs: {"html", "text", "values", "code", "taken"}, or {"error", "field"} where they are refused."""
         try:
             result = self(**given)
         except ValueError as error:
-            return {"error": str(error), "field": self.field_of(str(error))}
-        return {"html": html(result), "text": result["text"], "values": result["values"], "code": self.code(given)}
+            return {"error": self.labelled(str(error)), "field": self.field_of(str(error))}
+        shown = {"html": html(result), "text": result["text"], "values": result["values"]}
+        return {**shown, "code": self.code(given), "taken": self.taken(given)}
 
 
 def result(text, values, verdicts=(), tables=(), figures=()):

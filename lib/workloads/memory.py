@@ -1,11 +1,12 @@
 """Bytes: what weights, KV cache, state and training hold, and what a decode step moves."""
 from dataclasses import dataclass
 
-from .domain import fraction, nonnegative, one_of, positive, whole
-from .generic import floor, maximum
+from .domain import flag, formula, fraction, keep, nonnegative, one_of, positive, whole
+from .generic import ceil, floor, maximum
 from .models import RecurrentModel, parameters, with_attention
 
 
+@formula
 def weight_bytes(model, bytes_per_parameter=2):
     """Bytes of all weights of a model.
 
@@ -19,6 +20,7 @@ def weight_bytes(model, bytes_per_parameter=2):
     return parameters(model).total * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
+@formula
 def idle_experts(share, tokens):
     """Share of the routed experts that no token of a step picks, on average.
 
@@ -32,6 +34,7 @@ def idle_experts(share, tokens):
     return (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
 
 
+@formula
 def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
     """Bytes of weights that one decode step reads, whatever the number of sequences (for a dense model).
 
@@ -51,6 +54,7 @@ def weights_read_per_step(model, bytes_per_parameter=2, batch=1):
     return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
+@formula
 def kv_bytes_per_token(model, bytes_per_value=2):
     """Bytes of KV cache that one token of one sequence takes, over all layers (B/token).
 
@@ -67,6 +71,7 @@ def kv_bytes_per_token(model, bytes_per_value=2):
     return m.layers * width * positive(bytes_per_value, "bytes_per_value", "B")
 
 
+@formula
 def kv_bytes(model, tokens, batch=1, bytes_per_value=2):
     """Bytes of KV cache of sequences of equal length.
 
@@ -81,6 +86,45 @@ def kv_bytes(model, tokens, batch=1, bytes_per_value=2):
     return nonnegative(batch, "batch", "sequences") * nonnegative(tokens, "tokens") * kv_bytes_per_token(model, bytes_per_value)
 
 
+@formula
+def kv_copies(model, cards, expert_parallel=False):
+    """How often cards that share one copy of the weights together store one sequence's cache.
+
+    Equation: max(1, cards / kv_heads) under tensor parallelism, since a head is the smallest part that a card can take; cards under MLA,
+    whose latent has no heads to split; 1 under expert parallelism, where each card has sequences of its own.
+    Parameters: model, a Model; cards (count); expert_parallel.
+
+    >>> from workloads.models import model
+    >>> kv_copies(model("Qwen3-30B-A3B"), 8), kv_copies(model("DeepSeek-V3"), 8), kv_copies(model("DeepSeek-V3"), 8, expert_parallel=True)
+    (2.0, 8, 1)
+    """
+    cards = positive(cards, "cards")
+    return 1 if flag(expert_parallel, "expert_parallel") else cards if model.latent else maximum(1, cards / model.kv_heads)
+
+
+@formula
+def cards_that_hold(model, memory_bytes, tokens=0, batch=1, bytes_per_parameter=2, bytes_per_value=2):
+    """Smallest number of cards that hold one copy of the weights under tensor parallelism, and the cache of a batch beside it.
+
+    Equation: the least g with g memory >= weights + batch x tokens x (B/token) x kv_copies(g).
+    Parameters: model, a Model; memory_bytes of one card (B); tokens of each sequence; batch, sequences; bytes_per_parameter,
+    bytes_per_value (B).
+    Returns: cards; None where no number up to 1,024 does: under MLA every card must hold all latents.
+    Assumptions: weights split evenly, nothing else needs memory.
+
+    >>> from workloads.models import model
+    >>> cards_that_hold(model("Llama-3.1-405B"), 96e9), cards_that_hold(model("DeepSeek-V3"), 141e9, 8447, 769, bytes_per_parameter=1)
+    (9, None)
+    """
+    room, heads = positive(memory_bytes, "memory_bytes", "B"), 1 if model.latent else model.kv_heads
+    weights, cache = weight_bytes(model, bytes_per_parameter), kv_bytes(model, tokens, batch, bytes_per_value)
+    least = ceil((weights + cache) / room)
+    if least > heads:                       # beyond the heads every card adds a head of each sequence, or the latent
+        least = ceil(heads * weights / (heads * room - cache)) if heads * room > cache else None
+    return least if least is None or least <= 1024 else None
+
+
+@formula
 def state_bytes(model, batch=1):
     """Bytes of state that recurrent models keep, whatever the length of the sequences.
 
@@ -113,6 +157,7 @@ class DecodeTraffic:
         return self.weights + self.embedding_rows + self.kv_read + self.kv_written
 
 
+@formula
 def decode_traffic(model, past, batch=1, bytes_per_parameter=2, bytes_per_value=2):
     """Bytes that one decode step reads and writes.
 
@@ -131,6 +176,7 @@ def decode_traffic(model, past, batch=1, bytes_per_parameter=2, bytes_per_value=
     return DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * past * entry, batch * entry)
 
 
+@formula
 def prefill_bytes(model, new, past=0, batch=1, bytes_per_parameter=2, bytes_per_value=2):
     """Bytes that a prefill moves: the least that must cross between memory and chip (B).
 
@@ -160,8 +206,7 @@ class TrainingBytes:
     second_moment: float
 
     def __post_init__(self):
-        for name, value in vars(self).items():
-            nonnegative(value, name, "B")
+        keep(self, nonnegative, "B", *vars(self))
 
     @property
     def total(self):
@@ -178,6 +223,7 @@ RECIPES = {
 }
 
 
+@formula
 def training_state_bytes(parameters, recipe="fp32 gradients"):
     """Bytes of weights, gradients and optimizer state of mixed-precision training with Adam.
 
@@ -196,6 +242,7 @@ def training_state_bytes(parameters, recipe="fp32 gradients"):
     return TrainingBytes(*(parameters * item for item in vars(each).values()))
 
 
+@formula
 def sequences_that_fit(memory_bytes, resident_bytes, bytes_per_sequence, copies=1):
     """Largest number of sequences whose cache fits beside what is resident.
 

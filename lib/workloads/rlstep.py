@@ -269,13 +269,13 @@ def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_va
 
 def _transformer(model, b, b_kv, g, expert_parallel):
     count, weights, mla = models.parameters(model), memory.weight_bytes(model, b), bool(model.latent)
-    stored = 1 if expert_parallel else g if mla else maximum(1, g / model.kv_heads)
     return dict(parameters=models.active_weights(model), head_parameters=models.active_weights(model, "head"),
                 total_parameters=count.total, weight_bytes=weights, embedding_bytes=0 if model.tied else count.embedding * b,
                 expert_bytes=count.experts * b,
                 expert_share=model.active_experts / model.experts if model.experts else 1,
                 kv_bytes=memory.kv_bytes_per_token(model, b_kv), pair_flops=flops.attention_flops_per_pair(model),
-                decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=mla), kv_copies=stored,
+                decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=mla),
+                kv_copies=memory.kv_copies(model, g, expert_parallel),
                 replicated_bytes=weights - count.experts * b if expert_parallel else 0)
 
 

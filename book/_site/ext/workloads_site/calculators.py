@@ -23,7 +23,6 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from workloads.calculators import CALCULATORS
 from workloads.forms import text_of
-from workloads.units import number
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
@@ -76,8 +75,8 @@ def version():
 
 # ------------------------------------------------------------------------------------------------------------------------------ form
 def _hint(i):
-    bounds = f"{number(i.low)} to {number(i.high)}" if i.high is not None else f"{number(i.low)} or more"
-    return f"{bounds}{', or empty' if i.optional else ''}"
+    bounds = i.range.removeprefix("between ").replace(" and ", " to ")
+    return f"{bounds}{', or empty' if i.optional else ''}; 8k is read as 8,000"
 
 
 def _nearest(stops, value):

@@ -30,9 +30,11 @@
     slider.setAttribute("aria-valuetext", text);
     slider.form.elements[slider.dataset.for].value = text;
   }
-  function follow(form) {                                     // text fields -> sliders
+  function follow(form, taken = {}) {                         // text fields -> sliders; taken: numbers that Python read, by field
     for (const slider of form.querySelectorAll("[data-stops]")) {
-      const value = Number(form.elements[slider.dataset.for].value), stops = slider.dataset.stops.split(" ").map(Number);
+      const name = slider.dataset.for, stops = slider.dataset.stops.split(" ").map(Number);
+      const value = Number(taken[name] ?? form.elements[name].value);
+      if (Number.isNaN(value)) continue;                      // "8k": where it stands until Python has read it
       const at = stops.findIndex((s) => s >= value);
       slider.value = at < 0 ? stops.length - 1 : at > 0 && value - stops[at - 1] < stops[at] - value ? at - 1 : at;
       slider.setAttribute("aria-valuetext", form.elements[slider.dataset.for].value);
@@ -87,7 +89,11 @@
         if (text.textContent != answer.text) text.textContent = answer.text;
         part(".wl-result").innerHTML = answer.html;
         part(".wl-code code").textContent = answer.code;
-        note.textContent = `Computed in this page by the book's library in ${Math.max(1, Math.round(performance.now() - begin))} ms.`;
+        const read = Object.entries(answer.taken).map(([name, value]) => [inputs[name].trim(), Number(value).toLocaleString("en")])
+          .filter(([written, plain]) => written != plain).map((pair) => pair.join(" as "));
+        note.textContent = `Computed in this page by the book's library in ${Math.max(1, Math.round(performance.now() - begin))} ms.`
+          + (read.length ? ` Read: ${read.join(", ")}.` : "");
+        follow(form, answer.taken);
       }
       form.dataset.shown = String(Number(form.dataset.shown ?? 0) + 1);
     }
