@@ -13,7 +13,8 @@
 # make bench   speed against SimPy, single steps, single calls, PyTorch's counter and a published fit, in _build/bench.json
 #              (RECORD=yes: also the run that the book shows)
 # make mutants seeded faults that some test must find (SAMPLE= SEED= EACH=20 MODULES= MINUTES=60)
-# make reproducible   two builds compared, unit tests in random orders, other Pythons (RUNS=20 PARTS="orders pythons builds"): an hour
+# make reproducible   two builds compared, unit tests in random orders, other Pythons, other processors
+#              (RUNS=20 PARTS="orders pythons builds processors"): an hour and a half
 # make style   measures of pages and library beside those of other projects, in _build/measures.json
 # make links   which addresses outside the site answer; needs a network
 # make CONSTRAINTS= test   the same with the newest packages that requirements.txt allows (in a copy of its own, or after make clean)

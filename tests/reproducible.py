@@ -3,8 +3,10 @@
     builds    two builds of the committed state, in two places, with other hash seeds, time zones and locales: equal but for time stamps
     orders    the unit tests in random order, again and again, each time in another order, time zone and locale (RUNS=20)
     pythons   unit tests and stored outputs of all pages under every other supported Python that is found (3.11 to 3.13)
+    processors  stored outputs of all pages with ever fewer of the processor's instructions, and with the last place of exp, log, powers
+                and sums one up or down (last_digits.py); with --short a handful of pages, on the oldest processor and one down
 
-On demand: the three take an hour on two cores. Each can be run alone: python tests/reproducible.py orders
+On demand: the four take an hour and a half on two cores. Each can be run alone: python tests/reproducible.py orders
 """
 import argparse
 import contextlib
@@ -22,6 +24,9 @@ ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/reproducible"
 PYTHON = ROOT / ".venv/bin/python"
 PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules"]
+# pages whose figures, fits, drawn times and long sums stand for the others
+FEW = [*(f"book/workloads/{page}.ipynb" for page in ("3-2-2", "3-3-1", "3-5-2", "3-6-1")), "book/counting-rules.ipynb",
+       "exercises/3-04", "exercises/3-08"]
 ZONES = "UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"
 LOCALES = "C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.ISO-8859-9"     # the last with another encoding of files and another capital of i
 # need the built site, another environment or a quiet machine
@@ -63,10 +68,7 @@ def orders(runs):
         command = [PYTHON, *PYTEST, "-p", "reproducible", *files]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="backslashreplace",
                               env={**surroundings(number), "SHUFFLE": str(number), "PYTHONPATH": str(ROOT / "tests")})
-        held &= not done.returncode
-        print(f"order {number} ({ZONES[number % 4]}, {LOCALES[number // 4 % 4]}): {done.stdout.strip().splitlines()[-1]}", flush=True)
-        if done.returncode:
-            print(*[line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))], sep="\n")
+        held &= told(f"order {number} ({ZONES[number % 4]}, {LOCALES[number // 4 % 4]})", done)
     return held
 
 
@@ -125,17 +127,51 @@ def pythons():
             subprocess.run([*install, "-r", "requirements.txt", "-c", "constraints.txt"], cwd=ROOT, check=True)
         command = [place / "bin/python", *PYTEST, "--nbval", "--nbval-current-env", *unit_tests(), "book", "exercises"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        held &= not done.returncode
-        print(f"Python {version}: {done.stdout.strip().splitlines()[-1]}", flush=True)
-        if done.returncode:
-            print(*[line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))], sep="\n")
+        held &= told(f"Python {version}", done)
     return held
+
+
+def told(name, done):
+    """Print what became of a run of pytest, and what failed in it; whether nothing did."""
+    print(f"{name}: {(done.stdout.strip() or done.stderr.strip()).splitlines()[-1]}", flush=True)
+    if done.returncode:
+        print(*[line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))], sep="\n")
+    return not done.returncode
+
+
+def machines():
+    """{name: environment}: NumPy without its newest group of instructions, without two and so on, as the groups are called in NumPy itself
+    and as far as this machine has them; the last also with the C library and OpenBLAS as on an old processor. Then one place up and down.
+    """
+    from numpy._core import _multiarray_umath as core
+    groups = [group for group in core.__cpu_dispatch__ if core.__cpu_features__.get(group)]
+    found = {}
+    for left in reversed(range(len(groups))):
+        found[f"without {' '.join(groups[left:])}"] = {"NPY_DISABLE_CPU_FEATURES": " ".join(groups[left:])}
+    if found:
+        found[next(reversed(found))].update(OPENBLAS_CORETYPE="Nehalem", GLIBC_TUNABLES="glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4")
+    else:
+        print("NumPy finds no group of instructions here that it could leave out", flush=True)
+    return found | {f"one unit in the last place {way}": {"ONE_ULP": way} for way in ("up", "down")}
+
+
+def processors(short=False):
+    """Stored outputs of the pages on each machine that this one can stand in for; whether all pass."""
+    found = machines()
+    if short:
+        found = dict([*found.items()][-3:-2] + [*found.items()][-1:])
+    command = [PYTHON, *PYTEST, "--nbval", "--nbval-current-env", *(FEW if short else ["book", "exercises"])]
+    done = [told(name, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environment}))
+            for name, environment in found.items()]
+    return all(done)
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--runs", type=int, default=20)
-    options.add_argument("parts", nargs="*", default=["orders", "pythons", "builds"])
+    options.add_argument("--short", action="store_true", help="processors: a handful of pages")
+    options.add_argument("parts", nargs="*", default=["orders", "pythons", "builds", "processors"])
     chosen = options.parse_args()
-    parts = {"orders": lambda: orders(chosen.runs), "pythons": pythons, "builds": builds}
-    sys.exit(not all(parts[name]() for name in chosen.parts))
+    parts = {"orders": lambda: orders(chosen.runs), "pythons": pythons, "builds": builds, "processors": lambda: processors(chosen.short)}
+    done = [parts[name]() for name in chosen.parts]
+    sys.exit(not all(done))

@@ -1,7 +1,8 @@
 """Run notebooks and store them in the one normal form: `notebooks.py [NOTEBOOK ...]` (all of them by default).
 
 The stored form is a function of the sources, the library and the pins alone: execution counts 1..n, no time stamps, cell
-ids derived from the cells' sources, one kernel name. Running it twice leaves an empty diff.
+ids derived from the cells' sources, one kernel name. A drawing or record that says the same as the stored one (meaning.py) stays as
+it is stored, so running it twice leaves an empty diff, on another processor too.
 
 `notebooks.py --text page.md NOTEBOOK` writes the notebook from a MyST text (jupytext) first; `--to-text NOTEBOOK page.md`
 makes such a text for editing. `--no-run` stores the normal form without running (outputs are dropped). `--check` only names the
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import nbformat
 import yaml
+from meaning import settled
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -117,11 +119,14 @@ def check(paths):
 def refresh(path, execute=True):
     tidy([path])
     nb = place_install(nbformat.read(path, as_version=4), published())
-    for cell in nb.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    cells = [cell for cell in nb.cells if cell.cell_type == "code"]
+    stored = [cell.outputs for cell in cells]
+    for cell in cells:
+        cell.outputs, cell.execution_count = [], None
     if execute:
         run(nb, path.parent)
+        for cell, before in zip(cells, stored):
+            cell.outputs = settled(cell.outputs, before)
     return store(nb, path)
 
 

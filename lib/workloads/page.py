@@ -66,12 +66,15 @@ def _with_unit(value, unit, digits=6):
 
 
 def in_unit(row, value):
-    """A value as a check shows it: in the row's unit, with enough digits to be told from the printed figure.
+    """A value as a check shows it: in the row's unit, with enough digits to be told from the printed figure, one more where it is a tie.
 
-    >>> in_unit(row("we3-4-added"), 1229.142766911488)
-    '1,229.143 TFLOPs'
+    >>> in_unit(row("we3-4-added"), 1229.142766911488), in_unit(row("ex3-4-round1-x4-total"), 49.228750000000005)
+    ('1,229.143 TFLOPs', '49.22875 s')
     """
-    return _with_unit(value, row.unit, _digits(row))
+    digits = _digits(row)
+    if not isinstance(value, str):
+        digits += f"{float(value):.13e}".partition("e")[0].lstrip("-").replace(".", "")[digits:].rstrip("0") == "5"
+    return _with_unit(value, row.unit, digits)
 
 
 def _record(row_id, value, text, kind):

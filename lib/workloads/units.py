@@ -10,6 +10,7 @@ KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 GIGA, TERA = 10**9, 10**12
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
+_WHOLE = 1e-13                                            # relative: what rounding alone may add to a whole number or take from it
 _PREFIXES = ((1e24, "Y"), (1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 _PREFIXED = {"FLOP", "FLOP/s", "B", "B/s", "FLOP/token"}
 _SMALL = ((1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
@@ -19,7 +20,8 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def number(value, digits=4):
     """Text of a number: significant digits, thousands separators, a power of ten beyond 10**13 or below 10**-6.
 
-    Whole numbers of up to 13 places are given in full, floats of whole value too.
+    Whole numbers of up to 13 places are given in full, floats of whole value too; a float a few units in the last place beside one
+    (2.0000000000000004, as another processor may compute 2) reads the same.
 
     >>> number(112792), number(2795.6643), number(0.5716), number(7.830392e15)
     ('112,792', '2,796', '0.5716', '7.830 × 10¹⁵')
@@ -30,14 +32,12 @@ def number(value, digits=4):
         value = float(value)
         if not math.isfinite(value):
             raise ValueError(f"value must be finite, got {value!r}")
-    if abs(value) < 10**13 and value == int(value):
-        return f"{int(value):,}".replace("-", "−")
-    value = float(value)
-    rounded = float(f"{value:.{digits - 1}e}")
-    exponent = math.floor(math.log10(abs(rounded)))
-    if exponent > 12 or exponent < -6:
-        return f"{rounded / 10.0**exponent:.{digits - 1}f} × 10{str(exponent).translate(_SUPERSCRIPT)}".replace("-", "−")
-    return f"{rounded:,.{max(0, digits - 1 - exponent)}f}".replace("-", "−")
+    if abs(value) < 10**13 and abs(value - round(value)) <= _WHOLE * abs(value):
+        return f"{round(value):,}".replace("-", "−")
+    mantissa, _, exponent = f"{float(value):.{digits - 1}e}".partition("e")
+    if not -6 <= int(exponent) <= 12:
+        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−")
+    return f"{float(f'{mantissa}e{exponent}'):,.{max(0, digits - 1 - int(exponent))}f}".replace("-", "−")
 
 
 def quantity(value, unit, digits=4):
