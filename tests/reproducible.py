@@ -160,7 +160,8 @@ def processors(short=False):
     found = machines()
     if short:
         found = dict([*found.items()][-3:-2] + [*found.items()][-1:])
-    command = [PYTHON, *PYTEST, "--nbval", "--nbval-current-env", *(FEW if short else ["book", "exercises"])]
+    pages = FEW if short else ["book", "exercises"]
+    command = [PYTHON, *PYTEST, "--nbval", "--nbval-current-env", "--nbval-kernel-startup-timeout=600", *pages]
     done = [told(name, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environment}))
             for name, environment in found.items()]
     return all(done)
