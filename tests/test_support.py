@@ -176,3 +176,8 @@ def test_prefixes_turn_at_a_thousand_and_at_one():
     assert [units.binary(value) for value in (1023, 1024, -1024)] == ["1,023 B", "1 KiB", "−1 KiB"]
     assert [units.number(value) for value in (10**13 - 1, 1e12 + 0.5)] == ["9,999,999,999,999", "1,000,000,000,000"]
     assert [units.number(value, 3) for value in (10**13, 1.234e-6, 9.99e-7)] == ["1.00 × 10¹³", "0.00000123", "9.99 × 10⁻⁷"]
+
+
+def test_half_a_last_digit_below_the_next_prefix_is_that_prefix():
+    assert units.quantity(1e12 * (1 - 10.0**-4 / 2), "B") == "1.000 TB" and units.quantity(999.94e9, "B") == "999.9 GB"
+    assert units.quantity(1e-3 * (1 - 10.0**-4 / 2), "s") == "1.000 ms" and units.quantity(999.94e-6, "s") == "999.9 µs"
