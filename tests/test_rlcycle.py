@@ -491,3 +491,10 @@ def test_head_on_labels_alone_and_a_teacher():
     assert (round(result.logprob_flops / 1e12, 3), round(result.training_flops / 1e12, 3)) == (594.199, 891.298)
     teacher = example(48, teachers=1).step_flops - example(48).step_flops
     assert teacher == 48 * flops.forward(models.model("Qwen3-8B"), 1279).total == example(48).training_flops
+
+
+def test_the_fewest_that_suffice_by_hand_and_the_last_confidence_that_is_taken():
+    assert [rlcycle.generated_for(1, 0.99, confidence) for confidence in (0.95, 0.99, 0.995)] == [1, 1, 2]        # 1 - 0.01^n
+    assert rlcycle.generated_for(1, 0.5, 1 - 1e-9) == 30                                # 2^-30 < 1e-9 < 2^-29
+    with pytest.raises(ValueError, match="confidence must be at most"):
+        rlcycle.generated_for(1, 0.5, 1 - 9e-10)
