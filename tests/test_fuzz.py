@@ -240,6 +240,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
+    "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
     "small_request": (small_request, []),

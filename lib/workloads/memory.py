@@ -98,8 +98,8 @@ def kv_copies(model, cards, expert_parallel=False):
     >>> kv_copies(model("Qwen3-30B-A3B"), 8), kv_copies(model("DeepSeek-V3"), 8), kv_copies(model("DeepSeek-V3"), 8, expert_parallel=True)
     (2.0, 8, 1)
     """
-    cards = positive(cards, "cards")
-    return 1 if flag(expert_parallel, "expert_parallel") else cards if model.latent else maximum(1, cards / model.kv_heads)
+    m, cards = with_attention(model), whole(cards, "cards", least=1)
+    return 1 if flag(expert_parallel, "expert_parallel") else cards if m.latent else maximum(1, cards / m.kv_heads)
 
 
 @formula
@@ -116,7 +116,7 @@ def cards_that_hold(model, memory_bytes, tokens=0, batch=1, bytes_per_parameter=
     >>> cards_that_hold(model("Llama-3.1-405B"), 96e9), cards_that_hold(model("DeepSeek-V3"), 141e9, 8447, 769, bytes_per_parameter=1)
     (9, None)
     """
-    room, heads = positive(memory_bytes, "memory_bytes", "B"), 1 if model.latent else model.kv_heads
+    room, heads = positive(memory_bytes, "memory_bytes", "B"), 1 if with_attention(model).latent else model.kv_heads
     weights, cache = weight_bytes(model, bytes_per_parameter), kv_bytes(model, tokens, batch, bytes_per_value)
     least = ceil((weights + cache) / room)
     if least > heads:                       # beyond the heads every card adds a head of each sequence, or the latent
