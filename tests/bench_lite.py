@@ -57,7 +57,7 @@ def first_output(context, address):
 
 def main():
     program = chromium.program()
-    if not program or not (SITE / "lite/inputs").exists():
+    if not program or not (SITE / "lite/inputs.json").exists():
         print("live notebooks: no Chromium, or a site without them: nothing measured")
         return 0
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=SITE))

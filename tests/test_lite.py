@@ -17,7 +17,7 @@ import lite
 import notebooks
 
 LIVE = SITE / "lite"
-built = pytest.mark.skipif(not (LIVE / "inputs").exists(), reason="the site has no live notebooks: `make book` makes them, or says why not")
+built = pytest.mark.skipif(not (LIVE / "inputs.json").exists(), reason="the site has no live notebooks: `make book` makes them or says why")
 WITHOUT_NUMPY = ["book/counting-rules", "book/model-shapes", "book/flop-accounting/formulas", "book/workloads/3-2-2"]
 STARTERS = ["exercises/3-03/3-03", "exercises/f-01/f-01"]
 WITH_SCIPY = "book/workloads/3-6-2"
@@ -384,6 +384,36 @@ def test_a_distribution_that_lacks_a_file_or_holds_another_is_refused(tmp_path):
     (tmp_path / OFFICIAL["scipy"]["file_name"]).unlink()
     with pytest.raises(SystemExit, match="no scipy-1"):
         lite.distribution(OFFICIAL, "1", tmp_path)
+
+
+def test_a_changed_notebook_is_put_in_place_and_nothing_else_is_made(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        assignment.write({"metadata": {}, "cells": []}, tmp_path / f"book/part/{name}.ipynb")
+    for name, folder in {"ROOT": "", "WORK": "work", "SITE": "book/_site", "LIBRARY": "lib", "CORE": "core"}.items():
+        monkeypatch.setattr(lite, name, tmp_path / folder)
+    monkeypatch.setattr(lite, "build", lambda folder: pytest.fail("the whole live site is made"))
+    files, listing = tmp_path / "work/site/files/book/part", tmp_path / "work/site/api/contents/book/part/all.json"
+    listing.parent.mkdir(parents=True)
+    old = [{"path": f"book/part/{name}.ipynb", "size": 1, "last_modified": "2020", "created": "2020"} for name in ("a", "b")]
+    listing.write_text(json.dumps({"content": old}))
+    before = lite.inputs(None)
+    cell = {"cell_type": "markdown", "metadata": {}, "source": ["New."]}
+    assignment.write({"metadata": {}, "cells": [cell]}, tmp_path / "book/part/b.ipynb")
+    lite.update(before, lite.inputs(None))
+    assert [p.name for p in files.iterdir()] == ["b.ipynb"] and "New." in (files / "b.ipynb").read_text()
+    first, second = json.loads(listing.read_text())["content"]
+    assert first == old[0]
+    assert second["size"] == (files / "b.ipynb").stat().st_size and second["last_modified"] > "2020" and second["last_modified"][-1] == "Z"
+
+
+@pytest.mark.parametrize("change", ["library", "a new page", "nothing known"])
+def test_another_library_or_set_of_notebooks_makes_the_live_site_anew(change, monkeypatch):
+    made = []
+    monkeypatch.setattr(lite, "build", made.append)
+    wanted = {"site": "1", "book/a.ipynb": "2"}
+    before = {"library": {**wanted, "site": "0"}, "a new page": {"site": "1"}, "nothing known": {}}[change]
+    lite.update(before, wanted)
+    assert made == [None]
 
 
 def test_without_pyodide_the_book_is_told_that_it_has_no_live_notebooks(tmp_path, monkeypatch, capsys):

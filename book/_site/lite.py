@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -161,7 +162,7 @@ def add_own(target, packages, folder):
     """Write the wheels of the library and of the start into a folder; their names change with them, so that no browser keeps an old one."""
     for name, number, files in (
         ("workloads", version("workloads"), library()),
-        ("workloads_lite", "1", startup("this site" if folder else HOST)),
+        ("workloads_lite", "1", startup(place(folder))),
     ):
         data, key = wheel(name, number, files), name.replace("_", "-")
         packages[key] = entry(key, number, f"{name}-{number}-0{sha256(data)[:10]}-py3-none-any.whl")
@@ -292,13 +293,22 @@ def live(nb, place):
     return {**nb, "cells": cells}
 
 
-def notebooks(place):
-    """{path in the live site: notebook}: chapters with the outputs of the book, exercises as starters."""
-    chapters = sorted(p for p in ROOT.glob("book/**/*.ipynb") if not {"_site", ".ipynb_checkpoints"} & set(p.parts))
-    found = {p: assignment.read(p) for p in chapters} | {
-        p: assignment.starter(assignment.read(p)) for p in assignment.exercises(ROOT).values()
-    }
-    return {p.relative_to(ROOT).as_posix(): live(nb, place) for p, nb in found.items()}
+def sources():
+    """The files of the notebooks: chapters and exercises."""
+    chapters = (p for p in ROOT.glob("book/**/*.ipynb") if not {"_site", ".ipynb_checkpoints"} & set(p.parts))
+    return sorted([*chapters, *assignment.exercises(ROOT).values()])
+
+
+def place(folder):
+    """Where the packages that are not pure Python come from, as the notebooks say it."""
+    return "this site" if folder else HOST
+
+
+def notebooks(place, paths=None):
+    """{path in the live site: notebook}: chapters with the outputs of the book, exercises as starters; all of them, or those named."""
+    named = {p.relative_to(ROOT).as_posix(): p for p in sources()}
+    read = {path: assignment.read(named[path]) for path in (named if paths is None else paths)}
+    return {path: live(assignment.starter(nb) if path.startswith("exercises/") else nb, place) for path, nb in read.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------------------- the site
@@ -340,29 +350,20 @@ def settings(lock_name):
 
 
 def inputs(folder):
-    """A digest of all that the live site is made of."""
+    """{part: digest} of all that the live site is made of: each notebook by its path, everything else as "site"."""
     digest = hashlib.sha256(repr((sys.version_info[:2], str(folder))).encode())
-    for path in sorted(
-        {
-            *SITE.glob("lite*"),
-            SITE / "assignment.py",
-            ROOT / "constraints.txt",
-            CORE / "package.json",
-            *LIBRARY.rglob("*"),
-            *ROOT.glob("book/**/*.ipynb"),
-            *ROOT.glob("exercises/*/*.ipynb"),
-        }
-    ):
+    others = {*SITE.glob("lite*"), SITE / "assignment.py", ROOT / "constraints.txt", CORE / "package.json", *LIBRARY.rglob("*")}
+    for path in sorted(others):
         if path.is_file() and path.suffix != ".pyc":
             digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
-    return digest.hexdigest()
+    return {"site": digest.hexdigest()} | {p.relative_to(ROOT).as_posix(): sha256(p.read_bytes()) for p in sources()}
 
 
 def build(folder=None):
     """Write _build/lite/site anew."""
     shutil.rmtree(WORK, ignore_errors=True)
     lock = python(WORK / "python", folder)
-    for path, nb in notebooks("this site" if folder else HOST).items():
+    for path, nb in notebooks(place(folder)).items():
         assignment.write(nb, WORK / "source/files" / path)
     lock_name = f"lock-{sha256(lock.encode())[:10]}.json"
     for name, content in settings(lock_name).items():
@@ -383,16 +384,39 @@ def build(folder=None):
         (target / name).write_text(lock, encoding="utf8")
 
 
+def renew(paths, folder=None):
+    """Put changed notebooks in the place of the old ones in _build/lite/site, and their sizes and times into its lists of files."""
+    for path, nb in notebooks(place(folder), paths).items():
+        target = WORK / "site/files" / path
+        assignment.write(nb, target)
+        listing = WORK / "site/api/contents" / Path(path).parent / "all.json"
+        listed = json.loads(listing.read_text(encoding="utf8"))
+        changed = datetime.fromtimestamp(target.stat().st_mtime, UTC).isoformat().replace("+00:00", "Z")
+        for file in listed["content"]:
+            if file["path"] == path:
+                file |= {"size": target.stat().st_size, "last_modified": changed, "created": changed}
+        listing.write_text(json.dumps(listed, indent=2, sort_keys=True), encoding="utf8")
+
+
+def update(before, wanted, folder=None):
+    """Bring _build/lite/site from one state of its inputs to another: only changed notebooks, where nothing else differs."""
+    if before.keys() == wanted.keys() and before["site"] == wanted["site"]:
+        renew([path for path in wanted if before[path] != wanted[path]], folder)
+    else:
+        build(folder)
+
+
 def main():
     folder = Path(os.environ["PYODIDE"]).resolve() if os.environ.get("PYODIDE") else None
-    done = WORK / "inputs"
+    done = WORK / "inputs.json"
     try:
         if not (CORE / "package.json").exists():
             raise Missing("npm did not deliver Pyodide")
-        wanted = inputs(folder)
-        if not done.exists() or done.read_text() != wanted:
-            build(folder)
-            done.write_text(wanted)
+        before, wanted = json.loads(done.read_text()) if done.exists() else {}, inputs(folder)
+        if before != wanted:
+            done.unlink(missing_ok=True)  # whatever stops this, the next build begins anew
+            update(before, wanted, folder)
+            done.write_text(json.dumps(wanted, indent=1))
     except Missing as missing:
         shutil.rmtree(WORK, ignore_errors=True)
         print(f"The book gets no live notebooks: {missing}.")

@@ -41,27 +41,38 @@ def add_button(app, pagename, templatename, context, doctree):
 
 
 def _current(folder, target):
-    mark = target / "inputs"
-    return folder is not None and mark.exists() and mark.read_bytes() == (folder.parent / "inputs").read_bytes()
+    mark = target / "inputs.json"
+    return folder is not None and mark.exists() and mark.read_bytes() == (folder.parent / "inputs.json").read_bytes()
 
 
 def drop_old(app, exception):
-    """Before other parts add to it: no live site of an earlier build stays in the built one."""
-    target = Path(app.outdir) / "lite"
-    if not exception and (target / "inputs").exists() and not _current(built(app), target):
+    """Before other parts add to it: nothing of an earlier live site that the present one lacks stays in the built one."""
+    folder, target = built(app), Path(app.outdir) / "lite"
+    if exception or not (target / "inputs.json").exists() or _current(folder, target):
+        return
+    if folder is None:
         shutil.rmtree(target)
+    for path in [p for p in target.rglob("*") if p.is_file() and not (folder / p.relative_to(target)).exists()]:
+        path.unlink()
+
+
+def _copy_changed(source, target):
+    """Copy a file with its time, unless that has been done."""
+    there, here = Path(target), Path(source).stat()
+    if not there.exists() or (there.stat().st_size, there.stat().st_mtime_ns) != (here.st_size, here.st_mtime_ns):
+        shutil.copy2(source, target)
 
 
 def put_beside(app, exception):
-    """Copy the live site into the built one, unless it is there."""
+    """Copy the live site into the built one, what is not there yet."""
     folder, target = built(app), Path(app.outdir) / "lite"
     if exception or app.builder.format != "html" or not folder:
         return
     if not _current(folder, target):
-        shutil.copytree(folder, target, dirs_exist_ok=True)
-        shutil.copy(folder.parent / "inputs", target)
+        shutil.copytree(folder, target, dirs_exist_ok=True, copy_function=_copy_changed)
+        shutil.copy(folder.parent / "inputs.json", target)
     for path in (folder / "static/pyodide").glob("py*"):  # the calculators may have put the same files, uncompiled, there
-        shutil.copy2(path, target / "static/pyodide")
+        _copy_changed(path, target / "static/pyodide" / path.name)
 
 
 def setup(app):
