@@ -1,5 +1,8 @@
 # make book    set up everything and build the site into _build/html
 # make test    run every test (set-up and build included)
+# make check   rules, types and formulas: lint, the tests of the library, its doctests; two minutes of processor time
+# make doubt   oracle, mutants, reproducible and bench, one after the other; hours
+# make page P=book/workloads/3-1-1.ipynb   one page alone, in seconds, below _build/page (RUN=yes runs and stores the notebook first)
 # make lint    rules and types of all code, no more than seconds
 # make serve   the site on localhost
 # make book PYODIDE=folder   the site also serves NumPy, SciPy and Matplotlib to its live notebooks, from the unpacked distribution of Pyodide
@@ -29,21 +32,29 @@ GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
-# sources of numbers, and sources of the pages' dress: the two stamps below
-CODE   := $(shell find lib -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -not -path '*/.*' -not -path 'lib/build/*')
-DRESS  := $(shell find $(SITE)/ext $(SITE)/static $(SITE)/templates -type f -not -path '*/__pycache__/*') $(SITE)/calculators.toml $(SITE)/node_modules/.ok
-
-.PHONY: book test lint pdf notebooks audit style links serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book page check test doubt lint pdf notebooks audit style links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
-book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install _build/.code _build/.dress
-	$(BIN)/python $(SITE)/lite.py
-	$(BIN)/python $(SITE)/execute.py
-	@jupyter-book build . -W -n --keep-going --quiet > _build/book.log 2>&1 || { cat _build/book.log; rm -rf _build/.doctrees; exit 1; }  # else the next build forgets the warnings
+# The limits are those of a fresh clone on two cores; over them there is a warning.
+book: $(VENV)/.ok $(SITE)/node_modules/.ok _build/.install
+	@$(BIN)/python $(SITE)/build.py
 	@echo "The book: _build/html/book/index.html (open it as a file, or 'make serve' and see localhost:$(PORT))"
+	@$(BIN)/python $(SITE)/clock.py $$PPID "make book" --wall 250
+
+page: $(VENV)/.ok
+	@$(BIN)/python $(SITE)/page.py $(if $(RUN),--run) $(P)
+
+# formulas and rules: the tests that open neither the site nor a browser and start no other program
+check: lint
+	$(BIN)/pytest -q -n 2 --dist loadfile --doctest-modules lib/workloads $$(grep -LwE 'SITE|subprocess|browser|nbval' tests/test_*.py)
+	@$(BIN)/python $(SITE)/clock.py $$PPID "make check" --cpu 120
 
 test: lint book $(GRADING)/.ok
 	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+	@$(BIN)/python $(SITE)/clock.py $$PPID "make test" --cpu 900
+
+doubt:
+	@for question in oracle mutants reproducible bench; do echo "== make $$question"; $(MAKE) --no-print-directory $$question || exit 1; done
 
 lint: $(VENV)/.ok
 	@$(BIN)/ruff check --quiet --output-format concise
@@ -129,16 +140,6 @@ $(SITE)/node_modules/.ok: $(SITE)/package.json $(SITE)/package-lock.json $(VENV)
 # With a repository in _config.yml the notebooks install the library from it, where it is missing.
 _build/.install: _config.yml $(SITE)/notebooks.py $(VENV)/.ok
 	$(BIN)/python $(SITE)/notebooks.py --install
-	@mkdir -p _build && touch $@
-
-# The execution cache looks at a notebook's code only: a change of the library or a pin must drop it.
-_build/.code: $(CODE) constraints.txt
-	rm -rf _build/.jupyter_cache _build/.doctrees _build/html _build/jupyter_execute
-	@mkdir -p _build && touch $@
-
-# An incremental build keeps pages and static files that look unchanged: a change of their dress must drop them.
-_build/.dress: $(DRESS) _config.yml _toc.yml _build/.code
-	rm -rf _build/.doctrees _build/html
 	@mkdir -p _build && touch $@
 
 # Exercises to assign. The course folder is nbgrader's; students' code runs in the book's environment, under limits (SECONDS=, MEMORY= in bytes).

@@ -2,16 +2,14 @@
 
 Each notebook that fails is reported with the cell and the error; then the exit status is 1.
 """
+import hashlib
+import json
 import os
 import re
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-import nbformat
-from jupyter_cache import get_cache
-from jupyter_cache.base import CacheBundleIn
-from jupyter_cache.executors.utils import single_nb_execution
 from sphinx_external_toc.parsing import parse_toc_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -27,23 +25,28 @@ def pages():
 
 
 def run(path):
+    import nbformat
+    from jupyter_cache.executors.utils import single_nb_execution
     return single_nb_execution(nbformat.read(path, as_version=4), cwd=str(path.parent), timeout=120, allow_errors=False)
 
 
-def main(workers):
-    cache = get_cache(str(CACHE))
-    missing = []
-    for path in pages():
+def lacking(cache, paths):
+    """Those of the notebooks whose outputs the cache does not hold."""
+    import nbformat
+    for path in paths:
         try:
             cache.match_cache_notebook(nbformat.read(path, as_version=4))
         except KeyError:
-            missing.append(path)
-    if not missing:
-        return 0
-    print(f"executing {len(missing)} notebooks, {workers} at a time", flush=True)
+            yield path
+
+
+def execute(cache, paths, workers):
+    """Run notebooks and keep their outputs in the cache; how many failed."""
+    from jupyter_cache.base import CacheBundleIn
+    print(f"executing {len(paths)} notebooks, {workers} at a time", flush=True)
     failed = 0
     with ProcessPoolExecutor(workers) as pool:
-        jobs = {pool.submit(run, path): path for path in missing}
+        jobs = {pool.submit(run, path): path for path in paths}
         for job in as_completed(jobs):
             path, name = jobs[job], jobs[job].relative_to(ROOT)
             done = job.result()
@@ -54,6 +57,22 @@ def main(workers):
             print(f"  {name}: {done.time:.1f} s", flush=True)
             bundle = CacheBundleIn(done.nb, str(path), data={"execution_seconds": done.time})
             cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    return failed
+
+
+def main(workers):
+    kept, now = CACHE / "pages.json", {str(p.relative_to(ROOT)): hashlib.sha256(p.read_bytes()).hexdigest() for p in pages()}
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    changed = [ROOT / name for name in now if known.get(name) != now[name]]
+    if not changed:                     # the cache itself takes seconds to load and to ask
+        return 0
+    from jupyter_cache import get_cache
+    cache = get_cache(str(CACHE))
+    missing = list(lacking(cache, changed))
+    failed = execute(cache, missing, workers) if missing else 0
+    if not failed:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(now), encoding="utf-8")
     return failed
 
 

@@ -76,7 +76,7 @@ def names_used(code, module=None):
     found = set()
     for node in ast.walk(code):
         if isinstance(node, ast.Name):
-            found.add(known.get(node.id))
+            found.add(known.get(node.id, ""))
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
             found.add(f"{known[node.value.id]}.{node.attr}")
     return found & public().keys()
@@ -93,25 +93,30 @@ def callers():
     return found
 
 
+@cache
 def imports(module):
     """Modules of the library that a module imports."""
     nodes = [n for n in ast.walk(tree(module)) if isinstance(n, ast.ImportFrom) and n.level]
     return sorted({name for n in nodes for name in ([n.module] if n.module else [alias.name for alias in n.names])})
 
 
-@cache
-def _notebook_names(path, changed):
+def _notebook_names(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return names_used(prose.parsed("\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")))
 
 
 def pages_using(app):
-    """Full name to the notebooks whose code uses it, in the order of their names."""
-    found = {}
+    """Full name to the notebooks whose code uses it, in the order of their names; those that have not changed are not read again."""
+    kept, known = getattr(app.env, "workloads_names", {}), hashlib.sha256(repr(sorted(public())).encode()).hexdigest()
+    found, now = {}, {}
     for docname in sorted(app.env.found_docs):
         path = Path(app.srcdir) / f"{docname}.ipynb"
-        for name in _notebook_names(path, path.stat().st_mtime_ns) if path.exists() else ():
-            found.setdefault(name, []).append(docname)
+        if path.exists():
+            state = known, path.stat().st_mtime_ns, path.stat().st_size
+            now[docname] = kept[docname] if docname in kept and kept[docname][0] == state else (state, sorted(_notebook_names(path)))
+            for name in now[docname][1]:
+                found.setdefault(name, []).append(docname)
+    app.env.workloads_names = now
     return found
 
 
@@ -291,8 +296,8 @@ def pages():
 
 def write_pages(app, config):
     """Write the pages, if the table of contents names them, and leave those alone that are as they should be."""
-    toc, folder = Path(app.srcdir) / config.external_toc_path, Path(app.srcdir) / FOLDER
-    if not toc.exists() or FOLDER not in toc.read_text(encoding="utf-8"):
+    toc, folder = Path(app.srcdir) / getattr(config, "external_toc_path", "no"), Path(app.srcdir) / FOLDER
+    if not toc.is_file() or FOLDER not in toc.read_text(encoding="utf-8"):
         return
     texts = pages()
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ its corrections, ``{audit} totals`` one sentence. All of it is read from the out
 """
 
 import re
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 
@@ -59,6 +60,12 @@ class Stored:
         pages = dict.fromkeys(line["page"] for line in self.by_id.get(row.id, ()))
         href = lambda p: f'{here}{Path(p).with_suffix(".html").as_posix()}#{place(row.id)}'
         return ", ".join(f'<a href="{href(p)}">{escape(self.names[p])}</a>' for p in pages)
+
+
+@lru_cache(1)
+def _stored(times):
+    """What is stored, read once for all directives of a build."""
+    return Stored()
 
 
 def _name(nb):
@@ -202,7 +209,8 @@ class Directive(SphinxDirective):
     def run(self):
         for path in [*audit.every_notebook(), LEDGER, SITE / "audit.py"]:
             self.env.note_dependency(str(path))
-        stored, here, part = Stored(), "../" * self.env.docname.count("/"), self.arguments[0]
+        stored = _stored(tuple(p.stat().st_mtime_ns for p in audit.every_notebook()))
+        here, part = "../" * self.env.docname.count("/"), self.arguments[0]
         if part == "rows":
             return [nodes.raw("", form(stored), format="html"), *rows(stored, here)]
         if part == "differences":

@@ -1,0 +1,148 @@
+"""What a build does again: only what has changed; and how it says what it took."""
+import os
+import sys
+
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "book/_site"))
+import build
+import clock
+import execute
+
+MODULE = '''"""What it is."""
+RATE = 2      # per second
+
+
+def double(x):
+    """Twice."""
+    return RATE * x
+'''
+
+
+def test_comments_docstrings_and_lines_compute_nothing():
+    same = MODULE.replace('"""What it is."""', '"""Another."""').replace("      # per second", "").replace('    """Twice."""\n', "\n\n")
+    assert build.computed(same) == build.computed(MODULE)
+
+
+@pytest.mark.parametrize("old, new", [("RATE = 2", "RATE = 3"), ("RATE * x", "RATE + x"), ("def double(x)", "def double(x=1)"),
+                                      ("RATE = 2", 'RATE = "2"'), ("    return", "    x += 1\n    return")])
+def test_everything_else_does(old, new):
+    assert build.computed(MODULE.replace(old, new)) != build.computed(MODULE)
+
+
+def test_no_module_reads_its_own_docstrings_or_source():
+    """Else a docstring could change an output, and the stored one would stay."""
+    texts = {p.name: p.read_text("utf-8") for p in (ROOT / "lib/workloads").glob("*.py")}
+    assert {name for name, text in texts.items() if any(word in text for word in ("__doc__", "getsource", "getdoc"))} == set()
+
+
+def place(folder, name, text="1"):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    """A small book whose parts only note that they were called; (its folder, what was called, what was dropped)."""
+    calls, dropped = [], []
+    for name in ("lib/m.py", "book/p.ipynb", "_toc.yml", "_config.yml", "constraints.txt", "book/_site/ext/e.py"):
+        place(tmp_path, name, "X = 1\n")
+    named = {"ROOT": tmp_path, "SITE": tmp_path / "book/_site", "LIBRARY": tmp_path / "lib", "BUILT": tmp_path / "_build"}
+    for name, value in named.items():
+        monkeypatch.setattr(build, name, value)
+    monkeypatch.setattr(build, "drop", lambda names: dropped.extend(names))
+    monkeypatch.setattr(build, "pages", lambda: calls.append("pages") or int(not place(tmp_path, "_build/html/book/index.html")))
+    monkeypatch.setitem(sys.modules, "lite", type("Lite", (), {"main": lambda: calls.append("lite")}))
+    monkeypatch.setitem(sys.modules, "execute", type("Execute", (), {"main": lambda workers: calls.append("execute")}))
+    return tmp_path, calls, dropped
+
+
+def again(book):
+    """Calls and drops of the next build."""
+    _, calls, dropped = book
+    calls.clear()
+    dropped.clear()
+    assert not build.main()
+    return list(calls), list(dropped)
+
+
+ALL = ["lite", "execute", "pages"]
+
+
+def test_the_first_build_does_everything_and_the_second_nothing(book):
+    assert again(book)[0] == ALL
+    assert again(book) == ([], [])
+
+
+def test_a_changed_page_drops_nothing(book):
+    again(book)
+    place(book[0], "book/p.ipynb", "X = 2, longer\n")
+    assert again(book) == (ALL, [])
+
+
+def test_a_comment_in_the_library_keeps_the_outputs_and_code_drops_them(book):
+    again(book)
+    place(book[0], "lib/m.py", "X = 1      # one\n")
+    assert again(book) == (ALL, [])
+    place(book[0], "lib/m.py", "X = 2      # one\n")
+    assert again(book) == (ALL, [*build.OUTPUTS, *build.PAGES])
+
+
+def test_data_and_pins_drop_the_outputs_and_dress_the_pages(book):
+    again(book)
+    place(book[0], "lib/data/t.tsv", "a\tb\n")
+    assert ".jupyter_cache" in again(book)[1]
+    place(book[0], "constraints.txt", "a==2\n")
+    assert ".jupyter_cache" in again(book)[1]
+    place(book[0], "book/_site/ext/e.py", "X = 2\n")
+    assert again(book)[1] == list(build.PAGES)
+
+
+def test_a_build_that_failed_is_done_again(book, monkeypatch):
+    (book[0] / "_build").mkdir()
+    (book[0] / "_build/book.log").write_text("a warning")
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "pages", lambda: 1)
+        assert build.main() == 1
+    assert book[2][-1] == ".doctrees"
+    assert again(book)[0] == ALL
+
+
+def test_only_changed_notebooks_are_looked_up_in_the_cache(tmp_path, monkeypatch):
+    pages, asked = [place(tmp_path, f"book/{n}.ipynb", n) for n in "ab"], []
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    monkeypatch.setattr(execute, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(execute, "pages", lambda: pages)
+    monkeypatch.setattr(execute, "lacking", lambda cache, paths: asked.append([p.name for p in paths]) or [])
+    assert execute.main(1) == execute.main(1) == 0
+    place(tmp_path, "book/b.ipynb", "c")
+    assert execute.main(1) == 0
+    assert asked == [["a.ipynb", "b.ipynb"], ["b.ipynb"]]
+
+
+# ------------------------------------------------------------------------------------------------------------------------ the clock
+def test_the_clock_reads_the_record_of_a_process(tmp_path, monkeypatch):
+    """Fields 14 to 17 are ticks of the processor, of the process and of its children; field 22 is its begin; its name may hold brackets."""
+    fields = ["S", *["0"] * 10, "100", "20", "300", "4", "0", "0", "0", "0", "500", "0"]
+    place(tmp_path, "7/stat", f"7 (make (x) y) {' '.join(fields)}\n")
+    monkeypatch.setattr(os, "sysconf", lambda name: 100)
+    monkeypatch.setattr(clock.time, "clock_gettime", lambda clock_id: 15.0)
+    assert clock.spent(7, tmp_path) == (10.0, 4.24)
+
+
+def test_the_clock_warns_over_a_limit_only():
+    text = "make book: 4.2 minutes of time, 90 s of processor time (limit: 4.2 minutes of time)"
+    assert clock.sentence("make book", 249.6, 90, {"time": 250}) == text
+    assert clock.sentence("make book", 251, 90, {"time": 250}) == f"WARNING, over the limit: {text}"
+    text = "make test: 33.3 minutes of time, 14 minutes of processor time (limit: 15 minutes of processor time)"
+    assert clock.sentence("make test", 2000, 840, {"processor time": 900}) == text
+    assert clock.sentence("make test", 500, 901, {"processor time": 900}).startswith("WARNING")
+
+
+def test_every_pinned_tool_reads_notebooks_without_parsers_at_its_start():
+    """One of jsonschema's extras sets up dozens of parsers at its import, two seconds for each tool that reads a notebook."""
+    pins = (ROOT / "constraints.txt").read_text("utf-8") + (ROOT / "book/_site/requirements-grading.txt").read_text("utf-8")
+    assert "rfc3987-syntax" not in pins
