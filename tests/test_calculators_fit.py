@@ -184,9 +184,17 @@ def test_every_model_on_the_smallest_and_the_largest_card_runs_or_is_told_what_w
 # ----------------------------------------------------------------------------------------------------------------- numbers and labels
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4,096", 4096), (" 8k", 8000), ("1.5k", 1500), ("1M", 10**6), ("1e6", 10**6),
-     ("1,048,576", 2**20), ("0.2M", 200_000), ("8192", 8192)],
-)  # fmt: skip
+    [
+        ("4,096", 4096),
+        (" 8k", 8000),
+        ("1.5k", 1500),
+        ("1M", 10**6),
+        ("1e6", 10**6),
+        ("1,048,576", 2**20),
+        ("0.2M", 200_000),
+        ("8192", 8192),
+    ],
+)
 def test_a_number_is_read_as_people_write_it_and_told_back(text, value):
     answer = calculators.answer("roofline", {"new": text, "batch": "1"})
     assert calculators.answer("roofline", {"new": value, "batch": "1"})["values"] == answer["values"]
@@ -211,9 +219,21 @@ def test_errors_name_fields_by_their_labels_and_ends_as_people_write_them(name):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1e-9, "10⁻⁹"), (2e-8, "2 × 10⁻⁸"), (1e9, "1 billion"), (2.5e13, "25 trillion"), (2**20, "1,048,576"), (0.001, "0.001"),
-     (10**6, "1 million"), (0, "0"), (-0.5, "−0.5"), (1e30, "10³⁰"), (5.76e23, "5.76 × 10²³"), (12.0, "12")],
-)  # fmt: skip
+    [
+        (1e-9, "10⁻⁹"),
+        (2e-8, "2 × 10⁻⁸"),
+        (1e9, "1 billion"),
+        (2.5e13, "25 trillion"),
+        (2**20, "1,048,576"),
+        (0.001, "0.001"),
+        (10**6, "1 million"),
+        (0, "0"),
+        (-0.5, "−0.5"),
+        (1e30, "10³⁰"),
+        (5.76e23, "5.76 × 10²³"),
+        (12.0, "12"),
+    ],
+)
 def test_ends_of_ranges_read_as_people_write_them(value, text):
     assert forms.number_text(value) == text
 
