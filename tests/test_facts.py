@@ -295,3 +295,8 @@ def test_all_experts_may_be_active_and_all_layers_dense():
     all_at_once = Model("made", 5, 2, 2, 1, 3, 7, 11, experts=4, active_experts=4, expert_ffn=2, dense_layers=4)
     assert active_parameters(all_at_once) == parameters(all_at_once).total
     assert parameters(replace(all_at_once, dense_layers=5)).experts == 0
+
+
+def test_a_publisher_may_name_no_number_of_parameters():
+    assert Model("made", 1, 1, 1, 1, 1, 1, 1).published_parameters is None
+    assert RecurrentModel("made", 1, 1, 1, 1, 1, 2, 0, 2).published_parameters is None

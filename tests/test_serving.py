@@ -393,3 +393,12 @@ def test_sum_of_the_positive_part_of_a_line_against_adding_it_up():
 def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token():
     run = Run((Served(1, 1.5, 2, 3, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=())
     assert [outstanding(run, time) for time in (0.99, 1, 2.99, 3)] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["uniform", "phased"])
+def test_both_measured_loads_send_the_same_tokens_in_the_same_time(name):
+    load = replay_load(name)
+    assert [sum(getattr(a.request, part) for a in load) for part in ("new", "output")] == [240 * 9 * 1024, 240 * 9 * 256]     # 8 k + 1 k
+    assert {(a.request.new, a.request.output, a.request.past) for a in load} == {(8 * 1024, 256, 0), (1024, 8 * 256, 0)}
+    assert [a.time for a in load] == [i / 4 for i in range(480)]
+    assert sum(a.request.new > 4096 for a in load[:240]) == {"uniform": 120, "phased": 216}[name]
