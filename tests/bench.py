@@ -3,6 +3,7 @@
 Writes _build/bench.json: medians (s), ratios, goals, and the versions of all that was timed. Only the ratios mean anything beyond this
 machine: both sides of each ran in one process, in turn. With RECORD=yes the run also becomes the one that the book shows.
 """
+
 import importlib
 import json
 import os
@@ -19,8 +20,16 @@ PARTS = ("bench_counts", "bench_rlstep", "bench_scaling", "bench_serving")
 
 def row(what, above, below, sign, goal, note=""):
     ratio = above / below
-    return {"what": what, "above_seconds": float(f"{above:.4g}"), "below_seconds": float(f"{below:.4g}"), "ratio": float(f"{ratio:.4g}"),
-            "sign": sign, "goal": goal, "held": ratio >= goal if sign == ">=" else ratio <= goal, "note": note}
+    return {
+        "what": what,
+        "above_seconds": float(f"{above:.4g}"),
+        "below_seconds": float(f"{below:.4g}"),
+        "ratio": float(f"{ratio:.4g}"),
+        "sign": sign,
+        "goal": goal,
+        "held": ratio >= goal if sign == ">=" else ratio <= goal,
+        "note": note,
+    }
 
 
 def main():

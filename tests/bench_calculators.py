@@ -14,7 +14,8 @@ from statistics import median
 
 from conftest import SITE, Quiet, chromium
 from playwright.sync_api import sync_playwright
-from workloads.calculators import CALCULATORS
+
+from workloads_book.calculators.forms import CALCULATORS
 
 FIRST, CHANGE = 5.0, 0.1  # seconds allowed
 CHANGE_OF = {"task": "executors", "success": "limit", "audio": "buffer"}  # the input that is changed; else the first with a slider

@@ -3,6 +3,7 @@
 PyTorch's counter watches Qwen3-8B on the meta device (see torch_oracle.py); the library counts the same forward pass, and forward and
 backward, of 8,192 tokens. Both in one process, in the environment of `make oracle`; medians of three and of 2,000 calls.
 """
+
 import json
 import subprocess
 import sys
@@ -25,14 +26,19 @@ def seconds(work, rounds):
 def measured():
     """Median seconds (counter, library) of both counts; needs torch."""
     import torch_oracle
-    from workloads import flops, models
+
+    from workloads.counts import flops
+    from workloads.facts import models
+
     network, shape = torch_oracle.built("Qwen3-8B"), models.model("Qwen3-8B")
     counted = torch_oracle.counted
     forward = lambda: counted(lambda: torch_oracle.call(network, 8192))
     both = lambda: counted(lambda: torch_oracle.call(network, 8192).logits.sum().backward())
     assert forward() == flops.forward(shape, 8192, causal=False).total and both() == flops.training(shape, 8192, causal=False).total
-    return [(seconds(forward, 3), seconds(lambda: flops.forward(shape, 8192, causal=False).total, 2000)),
-            (seconds(both, 3), seconds(lambda: flops.training(shape, 8192, causal=False).total, 2000))]
+    return [
+        (seconds(forward, 3), seconds(lambda: flops.forward(shape, 8192, causal=False).total, 2000)),
+        (seconds(both, 3), seconds(lambda: flops.training(shape, 8192, causal=False).total, 2000)),
+    ]
 
 
 def benches():

@@ -3,6 +3,7 @@
 Both give every output, with the configurations built beforehand. The scalar side is timed on a sample and scaled; medians of three,
 alternating.
 """
+
 import sys
 import time
 import tracemalloc
@@ -11,7 +12,8 @@ from statistics import median
 
 import numpy
 from test_rlstep import random_fields, row_config
-from workloads import rlstep
+
+from workloads.learning.rl import configuration, phases
 
 
 def seconds(work):
@@ -23,13 +25,13 @@ def seconds(work):
 def ratio(size=10**6, sample=10_000):
     """(seconds of the sweep, seconds of as many scalar calls, peak memory over input and output memory)."""
     columns = random_fields(numpy.random.default_rng(1), size)
-    config, alone = rlstep.RLStep(**columns), [row_config(columns, i) for i in range(sample)]
+    config, alone = configuration.RLStep(**columns), [row_config(columns, i) for i in range(sample)]
     swept, called = [], []
     for _ in range(3):
-        swept.append(seconds(lambda: rlstep.sweep(config)))
-        called.append(seconds(lambda: [rlstep.step(c) for c in alone]) * size / sample)
+        swept.append(seconds(lambda: phases.sweep(config)))
+        called.append(seconds(lambda: [phases.rl_step(c) for c in alone]) * size / sample)
     tracemalloc.start()
-    result = rlstep.sweep(config)
+    result = phases.sweep(config)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     size_of = lambda obj: sum(v.nbytes for f in fields(obj) if isinstance(v := getattr(obj, f.name), numpy.ndarray))

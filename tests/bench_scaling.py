@@ -7,6 +7,7 @@ by L-BFGS-B with a numeric gradient; 4,000 bootstrap resamples, each refined by 
 resamples are timed and scaled up. Without a file the runs are 240 made from the refitted law; with one, columns "Model Size",
 "Training FLOP" and "loss" are read and the five largest losses dropped, as the notebook does.
 """
+
 import itertools
 import math
 import statistics
@@ -16,7 +17,8 @@ from dataclasses import astuple
 
 import numpy as np
 from scipy.optimize import minimize
-from workloads import scaling, scaling_fit
+
+from workloads.learning import scaling, scaling_fit
 
 STARTS, RESAMPLES, SEED = 150, 40, 42
 
@@ -73,11 +75,15 @@ def benches(path=None):
 
     theirs, loop_seconds = timed(one_by_one)
     samples, seconds = timed(lambda: scaling_fit.bootstrap(runs, fit, 4000, SEED))
-    ours = [objective((math.log(s[1]), math.log(s[3]), math.log(s[0]), s[2], s[4]), *(x.repeat(c) for x in data))
-            for s, c in zip(samples, counts[:RESAMPLES])]
+    ours = [
+        objective((math.log(s[1]), math.log(s[3]), math.log(s[0]), s[2], s[4]), *(x.repeat(c) for x in data))
+        for s, c in zip(samples, counts[:RESAMPLES])
+    ]
     names, spread = ("E", "A", "alpha", "B", "beta"), samples.std(axis=0)
-    errors = ", ".join(f"{name} {value:.5g} (standard error {error:.4g}, 95% {low:.5g} .. {high:.5g})"
-                       for name, value, error, low, high in zip(names, astuple(law), spread, *scaling_fit.interval(samples)))
+    errors = ", ".join(
+        f"{name} {value:.5g} (standard error {error:.4g}, 95% {low:.5g} .. {high:.5g})"
+        for name, value, error, low, high in zip(names, astuple(law), spread, *scaling_fit.interval(samples))
+    )
     note = f"largest excess of the objective {max(a - b for a, b in zip(ours, theirs)):.1e}; {errors}"
     yield "4,000 resamples one by one over all at once", loop_seconds * 4000 / RESAMPLES, seconds, ">=", 40, note
 

@@ -1,4 +1,5 @@
 """Times of the serving simulator, as ratios taken side by side in one process. Run: python tests/bench_serving.py"""
+
 import gc
 import random
 import sys
@@ -7,13 +8,14 @@ from statistics import median
 from time import process_time
 
 from serving_simpy import simulate
-from workloads.arrivals import Arrival, poisson_times
-from workloads.hardware import accelerator
-from workloads.models import model
-from workloads.replay import replay_factors, replay_load, replay_settings
-from workloads.requests import Request
-from workloads.serving import Engine, serve, serve_stepwise
-from workloads.steptime import step_time
+
+from workloads.counts.request_tokens import Request
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import model
+from workloads.serving.arrivals import Arrival, poisson_times
+from workloads.serving.replay import replay_factors, replay_load, replay_settings
+from workloads.serving.simulation import Engine, serve, serve_stepwise
+from workloads.serving.step_seconds import step_time
 
 ENGINE = Engine(**replay_settings())
 COST = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors())
@@ -24,7 +26,7 @@ def in_turn(calls, rounds):
     times = [[] for _ in calls]
     for _ in range(rounds):
         for spent, call in zip(times, calls):
-            gc.collect(), gc.disable()                  # as timeit does: what lies in memory beside is not the call's
+            gc.collect(), gc.disable()  # as timeit does: what lies in memory beside is not the call's
             start = process_time()
             call()
             spent.append(process_time() - start)
@@ -72,8 +74,14 @@ def bench_requests():
 
 def benches():
     """Every bench in turn."""
-    for bench in (bench_simpy("sum"), bench_simpy("max"), bench_stepwise("sum"), bench_stepwise("max"), bench_output_length(),
-                  bench_requests()):
+    for bench in (
+        bench_simpy("sum"),
+        bench_simpy("max"),
+        bench_stepwise("sum"),
+        bench_stepwise("max"),
+        bench_output_length(),
+        bench_requests(),
+    ):
         yield from bench
 
 

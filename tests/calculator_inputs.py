@@ -2,8 +2,7 @@
 
 import random
 
-from workloads.calculators import CALCULATORS
-from workloads.forms import text_of
+from workloads_book.calculators.forms import CALCULATORS, text_of
 
 TASKS = (
     "model 3\ntest 6 model\nlint 1.5 model\nfix 2.25 test lint",

@@ -1,4 +1,5 @@
 """Shared by the tests of the built site: where it is, a server for it, a browser that reaches nothing but that server."""
+
 import functools
 import http.server
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("no deadline", settings(), deadline=None)     # a busy machine is no failure
+settings.register_profile("no deadline", settings(), deadline=None)  # a busy machine is no failure
 settings.load_profile("no deadline")
 
 ROOT = Path(__file__).parents[1]

@@ -10,6 +10,7 @@ library) and sums of NumPy, `math` and Python come out one float higher (or lowe
 the tests. IEEE fixes + - * / and the square root, so those stay; so does a whole result of whole arguments (log2(8), a sum of counts),
 which no processor gets wrong, and a zero, whose last place says nothing.
 """
+
 import ast
 import builtins
 import functools
@@ -29,6 +30,7 @@ SUMS = "fsum sum sumprod prod dist hypot nansum mean average nanmean std var dot
 
 
 # --- printed numbers beside a rounding edge -----------------------------------------------------------------------------
+
 
 class OnAnEdge(ArithmeticError):
     """A printed number that the next float would print otherwise."""
@@ -78,15 +80,17 @@ class Printed(ast.NodeTransformer):
 def watch(shell):
     """Look at every number that this kernel prints."""
     from workloads import units
+
     number = units.number
 
     @functools.wraps(number)
     def watched(value, digits=4):
         if not isinstance(value, (str, int, type(None))):
-            number(value, digits)                         # refuses what is no number
+            number(value, digits)  # refuses what is no number
             if abs(float(value)) >= 10**13 or float(value) % 1:
                 seen(float(value), f".{digits - 1}e")
         return number(value, digits)
+
     units.number = watched
     builtins.__seen__ = seen
     builtins.__round__ = lambda value, *digits: round(seen(value, f".{max((*digits, 0)[0] or 0, 0)}f"), *digits)
@@ -95,6 +99,7 @@ def watch(shell):
 
 
 # --- one unit in the last place off -------------------------------------------------------------------------------------
+
 
 def whole(value):
     """Whether a number, a sequence or an array holds nothing but whole numbers."""
@@ -112,6 +117,7 @@ def neighbour(value, towards, exact=False):
     if getattr(getattr(value, "dtype", None), "kind", "") != "f" or isinstance(value, type):
         return value
     import numpy
+
     moved = numpy.nextafter(value, value.dtype.type(towards))
     return numpy.where(~numpy.isfinite(value) | (value == 0) | (exact & (value % 1 == 0)), value, moved)[()].astype(value.dtype)
 
@@ -177,15 +183,16 @@ def shift(direction, shell=None):
     """From now on results come out one float up or down, here and in all that is imported from now on."""
     import numpy
     from numpy._core import _methods
+
     towards = {"up": math.inf, "down": -math.inf}[direction]
     for module in (math, numpy):
         for name in FUNCTIONS + SUMS:
             if hasattr(module, name):
                 setattr(module, name, Off(getattr(module, name), towards))
-    for name in list(vars(random)):                       # drawn times are logarithms
+    for name in list(vars(random)):  # drawn times are logarithms
         if name in {f"_{f}" for f in FUNCTIONS}:
             setattr(random, name, getattr(math, name[1:]))
-    _methods.umr_sum = Off(_methods.umr_sum, towards)     # what array.sum() and array.mean() call
+    _methods.umr_sum = Off(_methods.umr_sum, towards)  # what array.sum() and array.mean() call
     builtins.sum = Off(sum, towards)
     builtins.__power__ = Off(pow, towards)
     sys.meta_path.insert(0, Finder())
@@ -194,6 +201,7 @@ def shift(direction, shell=None):
 
 
 # --- the plugin ---------------------------------------------------------------------------------------------------------
+
 
 def begin(shell):
     """In a kernel, before the first cell."""
@@ -225,6 +233,7 @@ def pytest_configure(config):
         shift(os.environ["ONE_ULP"])
     if config.getoption("nbval", False):
         from nbval.plugin import IPyNbFile
+
         if not hasattr(IPyNbFile, "plain_setup"):
             IPyNbFile.plain_setup = IPyNbFile.setup
             IPyNbFile.setup = lambda notebook: prepare(notebook, IPyNbFile.plain_setup)

@@ -10,6 +10,7 @@ listed; mutants.tsv keeps those that change nothing a test could see, each with 
 The sample is shared out over the modules by their size, but each gets at least EACH places (or all it has), so that a small one has a
 share of its own. Two goals: OVERALL of the faults, each module counted by its size, and IN_EACH of every module's.
 """
+
 import argparse
 import importlib
 import os
@@ -27,21 +28,31 @@ from queue import Queue
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/mutants"
-SOURCE = WORK / "source"                # as everything was when the run began
-MODULES = ("arrivals attempts budgets ced decision diffusion domain flops fluid generic hardware memory metrics models prefix queues "
-           "replay requests rlcycle rlstep roofline scaling serving steptime streaming taskgraph training units vision").split()
-OWN = {"domain": "support", "generic": "support", "units": "support", "models": "facts", "hardware": "facts", "steptime": "serving",
-       "replay": "serving"}             # tests by another name
-GENERATED = ("edges", "fuzz", "kinds_of_number")    # tests that go through all modules, each case named by what it calls
-EACH = 20                               # places drawn in a module at least
-OVERALL, IN_EACH = 0.95, 0.9            # goals: shares of faults found
-PATIENCE = 180                          # seconds of the processor until a fault counts as found by never ending
+SOURCE = WORK / "source"  # as everything was when the run began
+MODULES = (
+    "arrivals attempts budgets ced decision diffusion domain flops fluid generic hardware memory metrics models prefix queues "
+    "replay requests rlcycle rlstep roofline scaling serving steptime streaming taskgraph training units vision"
+).split()
+OWN = {
+    "domain": "support",
+    "generic": "support",
+    "units": "support",
+    "models": "facts",
+    "hardware": "facts",
+    "steptime": "serving",
+    "replay": "serving",
+}  # tests by another name
+GENERATED = ("edges", "fuzz", "kinds_of_number")  # tests that go through all modules, each case named by what it calls
+EACH = 20  # places drawn in a module at least
+OVERALL, IN_EACH = 0.95, 0.9  # goals: shares of faults found
+PATIENCE = 180  # seconds of the processor until a fault counts as found by never ending
 
 
 def places(path):
     """{place: changes possible there}, a change being (operator name, occurrence); caches and annotations left out."""
     from cosmic_ray.ast import ast_nodes, get_ast_from_path
     from cosmic_ray.plugins import get_operator, operator_names
+
     lines, found = path.read_text(encoding="utf-8").splitlines(), defaultdict(list)
     nodes = list(ast_nodes(get_ast_from_path(path)))
     for name in sorted(operator_names()):
@@ -88,8 +99,11 @@ def shortfalls(found, sizes, left):
     """What keeps a run from its goals, in words; nothing where both are met. left: {module: faults for which the time was over}."""
     share = overall(found, sizes)
     missed = [f"{share:.1%} of all, below {OVERALL:.0%}"] if share < OVERALL else []
-    missed += [f"{module}: {caught} of {counted}, below {IN_EACH:.0%}" for module, (caught, counted) in found.items()
-               if counted and caught / counted < IN_EACH]
+    missed += [
+        f"{module}: {caught} of {counted}, below {IN_EACH:.0%}"
+        for module, (caught, counted) in found.items()
+        if counted and caught / counted < IN_EACH
+    ]
     return missed + [f"{module}: the time was over before {number} of its faults were tried" for module, number in left.items()]
 
 
@@ -97,10 +111,17 @@ def stages(module):
     """Pytest arguments, in the order in which they are tried: the module's own tests, then the others that use it."""
     own, generated = f"tests/test_{OWN.get(module, module)}.py", [f"tests/test_{name}.py" for name in GENERATED]
     uses = re.compile(rf"(from workloads import .*\b{module}\b|from workloads\.{module} import|workloads\.{module}\b)")
-    others = [f"tests/{p.name}" for p in sorted(SOURCE.glob("tests/test_*.py"))
-              if uses.search(p.read_text(encoding="utf-8")) and f"tests/{p.name}" not in (own, *generated)
-              and not re.search(r"site|browser|notebook|calculators|accessib|answers|layers|grading|assignment|seal|prose|audit|api|lite|"
-                                r"wayfinding|fact_tables|errata", p.name)]
+    others = [
+        f"tests/{p.name}"
+        for p in sorted(SOURCE.glob("tests/test_*.py"))
+        if uses.search(p.read_text(encoding="utf-8"))
+        and f"tests/{p.name}" not in (own, *generated)
+        and not re.search(
+            r"site|browser|notebook|calculators|accessib|answers|layers|grading|assignment|seal|prose|audit|api|lite|"
+            r"wayfinding|fact_tables|errata",
+            p.name,
+        )
+    ]
     return [[f"lib/workloads/{module}.py", own], [*generated, "-k", f"{module}. or shape"], *([others] if others else [])]
 
 
@@ -113,9 +134,10 @@ def passes(folder, runs):
         os.setsid(), os.chdir(folder), resource.setrlimit(resource.RLIMIT_CPU, (PATIENCE, PATIENCE))
         sys.path[:0] = [str(folder / "lib"), str(folder / "tests")]
         import pytest
+
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--doctest-modules"]
         os._exit(int(any(pytest.main([*options, *run]) for run in runs)))
-    end = time.monotonic() + 10 * PATIENCE              # for one that waits and does not work
+    end = time.monotonic() + 10 * PATIENCE  # for one that waits and does not work
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -130,7 +152,7 @@ def copied(folder):
     for part in ("lib/workloads", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "requirements*"))
     (folder / "book/_site").mkdir(parents=True)
-    shutil.copy(ROOT / "book/_site/chromium.py", folder / "book/_site")     # what conftest.py asks for a browser
+    shutil.copy(ROOT / "book/_site/chromium.py", folder / "book/_site")  # what conftest.py asks for a browser
     return folder
 
 
@@ -138,6 +160,7 @@ def changed(module, operator, occurrence):
     """The module's text with one fault."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
+
     return mutate_code((SOURCE / f"lib/workloads/{module}.py").read_text(encoding="utf-8"), get_operator(operator)(), occurrence)
 
 
@@ -173,9 +196,11 @@ def report(faults, outcomes, sizes, seed, minutes):
         print("survived:", *survivor, reasons.get(survivor, "NOT EXPLAINED"), sep="\n    ")
     for module, (caught, counted) in sorted(found.items()):
         print(f"{module:12s} {caught:4d} of {counted:4d} found" + (f", {caught / counted:6.1%}" if counted else ""))
-    print(f"{len(tried) - len(survivors)} of {len(tried)} faults found, {sum(s in reasons for s in survivors)} that change nothing a test "
-          f"could see left out: {overall(found, sizes):.1%}, modules counted by their size; drawn from {sum(sizes.values())} places with "
-          f"seed {seed}, in {minutes:.0f} minutes")
+    print(
+        f"{len(tried) - len(survivors)} of {len(tried)} faults found, {sum(s in reasons for s in survivors)} that change nothing a test "
+        f"could see left out: {overall(found, sizes):.1%}, modules counted by their size; drawn from {sum(sizes.values())} places with "
+        f"seed {seed}, in {minutes:.0f} minutes"
+    )
     missed = shortfalls(found, sizes, Counter(fault[0] for fault in faults) - Counter(tried))
     print(*(f"GOAL MISSED: {line}" for line in missed), sep="\n")
     return bool(missed)

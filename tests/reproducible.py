@@ -8,6 +8,7 @@
 
 On demand: the four take an hour and a half on two cores. Each can be run alone: python tests/reproducible.py orders
 """
+
 import argparse
 import contextlib
 import locale
@@ -25,10 +26,14 @@ WORK = ROOT / "_build/reproducible"
 PYTHON = ROOT / ".venv/bin/python"
 PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules"]
 # pages whose figures, fits, drawn times and long sums stand for the others
-FEW = [*(f"book/workloads/{page}.ipynb" for page in ("3-2-2", "3-3-1", "3-5-2", "3-6-1")), "book/counting-rules.ipynb",
-       "exercises/3-04", "exercises/3-08"]
+FEW = [
+    *(f"book/workloads/{page}.ipynb" for page in ("3-2-2", "3-3-1", "3-5-2", "3-6-1")),
+    "book/counting-rules.ipynb",
+    "exercises/3-04",
+    "exercises/3-08",
+]
 ZONES = "UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"
-LOCALES = "C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.ISO-8859-9"     # the last with another encoding of files and another capital of i
+LOCALES = "C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.ISO-8859-9"  # the last with another encoding of files and another capital of i
 # need the built site, another environment or a quiet machine
 ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live|downloads|javascript|spelling|measures")
 STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
@@ -41,15 +46,23 @@ def unit_tests():
 
 def surroundings(number):
     """Environment of a run: another hash seed, time zone and locale each time."""
-    return {**os.environ, "PYTHONHASHSEED": str(number), "TZ": ZONES[number % 4], "LC_ALL": LOCALES[number // 4 % 4],
-            "LOCPATH": f"{WORK / 'locales'}:/usr/lib/locale"}
+    return {
+        **os.environ,
+        "PYTHONHASHSEED": str(number),
+        "TZ": ZONES[number % 4],
+        "LC_ALL": LOCALES[number // 4 % 4],
+        "LOCPATH": f"{WORK / 'locales'}:/usr/lib/locale",
+    }
 
 
 def make_locales():
     """Locales that the machine lacks, made from the sources that the C library brings; those that it cannot make are named."""
     for name in LOCALES:
-        known = subprocess.run([sys.executable, "-c", "import locale; locale.setlocale(locale.LC_ALL, '')"], capture_output=True,
-                               env={**surroundings(0), "LC_ALL": name})
+        known = subprocess.run(
+            [sys.executable, "-c", "import locale; locale.setlocale(locale.LC_ALL, '')"],
+            capture_output=True,
+            env={**surroundings(0), "LC_ALL": name},
+        )
         if known.returncode:
             (WORK / "locales").mkdir(parents=True, exist_ok=True)
             language, encoding = name.split(".")
@@ -66,8 +79,14 @@ def orders(runs):
         files = unit_tests()
         random.Random(number).shuffle(files)
         command = [PYTHON, *PYTEST, "-p", "reproducible", *files]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="backslashreplace",
-                              env={**surroundings(number), "SHUFFLE": str(number), "PYTHONPATH": str(ROOT / "tests")})
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            env={**surroundings(number), "SHUFFLE": str(number), "PYTHONPATH": str(ROOT / "tests")},
+        )
         held &= told(f"order {number} ({ZONES[number % 4]}, {LOCALES[number // 4 % 4]})", done)
     return held
 
@@ -75,8 +94,8 @@ def orders(runs):
 def pytest_collection_modifyitems(items):
     """As a plugin of pytest: the tests of each file in an order drawn from SHUFFLE."""
     if "SHUFFLE" in os.environ:
-        with contextlib.suppress(locale.Error):         # of one that make_locales named
-            locale.setlocale(locale.LC_ALL, "")         # numbers, dates and order of words too, which Python leaves at C
+        with contextlib.suppress(locale.Error):  # of one that make_locales named
+            locale.setlocale(locale.LC_ALL, "")  # numbers, dates and order of words too, which Python leaves at C
         draw = random.Random(os.environ["SHUFFLE"])
         place = {path: draw.random() for path in sorted({str(item.path) for item in items})}
         items.sort(key=lambda item: (place[str(item.path)], draw.random()))
@@ -101,7 +120,7 @@ def builds():
         for shared in (".venv", "book/_site/node_modules"):
             (clone / shared).symlink_to(ROOT / shared)
         where = {**surroundings(7 * number), "PYTHONPATH": str(clone / "lib")}
-        command = ["make", "-o", ".venv/.ok", "-o", "book/_site/node_modules/.ok", "book"]      # the environment as it is
+        command = ["make", "-o", ".venv/.ok", "-o", "book/_site/node_modules/.ok", "book"]  # the environment as it is
         subprocess.run(command, cwd=clone, check=True, env=where, stdout=subprocess.DEVNULL)
         sites.append(clone / "_build/html")
     files = [sorted(str(p.relative_to(site)) for p in site.rglob("*") if p.is_file()) for site in sites]
@@ -144,6 +163,7 @@ def machines():
     and as far as this machine has them; the last also with the C library and OpenBLAS as on an old processor. Then one place up and down.
     """
     from numpy._core import _multiarray_umath as core
+
     groups = [group for group in core.__cpu_dispatch__ if core.__cpu_features__.get(group)]
     found = {}
     for left in reversed(range(len(groups))):
@@ -162,8 +182,10 @@ def processors(short=False):
         found = dict([*found.items()][-3:-2] + [*found.items()][-1:])
     pages = FEW if short else ["book", "exercises"]
     command = [PYTHON, *PYTEST, "--nbval", "--nbval-current-env", "--nbval-kernel-startup-timeout=600", *pages]
-    done = [told(name, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environment}))
-            for name, environment in found.items()]
+    done = [
+        told(name, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, **environment}))
+        for name, environment in found.items()
+    ]
     return all(done)
 
 

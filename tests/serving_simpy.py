@@ -3,6 +3,7 @@
 Every request is a process that announces itself, the engine is a process that sleeps through each step. KV blocks are named objects in a
 free list, every request holds the ones it owns, and tokens are counted one request at a time.
 """
+
 import simpy
 
 
@@ -27,8 +28,7 @@ def step_seconds(spec, work):
     pair, kv = spec["pair_flops"] / flop_s, spec["kv_bytes"] / byte_s
     if spec["form"] == "max":
         return max(linear + head + pair * (prompt_pairs + decode_kv), weights + head_weights + kv * (prompt_kv + decode_kv))
-    return (max(linear, weights) + max(head, head_weights)
-            + max(pair * prompt_pairs, kv * prompt_kv) + max(pair * decode_kv, kv * decode_kv))
+    return max(linear, weights) + max(head, head_weights) + max(pair * prompt_pairs, kv * prompt_kv) + max(pair * decode_kv, kv * decode_kv)
 
 
 class Server:
@@ -95,7 +95,7 @@ class Server:
         while finished < total:
             if not (self.queue or self.running):
                 yield self.awake
-                yield self.env.timeout(0)           # others that arrive at the same instant announce themselves first
+                yield self.env.timeout(0)  # others that arrive at the same instant announce themselves first
                 self.awake = self.env.event()
             chosen = self.schedule()
             work = [(new, job.cached, job.cached >= job.restart, job.cached + new == job.prompt + job.returned) for job, new in chosen]

@@ -1,14 +1,16 @@
 """Every page keeps the rules of WCAG 2.1 A and AA, as far as axe sees them: in the light and in the dark, with fields also on a phone."""
+
 import re
 
 import pytest
 from conftest import ROOT, SITE, site_pages
 
 PAGES = [page for page in site_pages() if page != "index.html"]
-WITH_FIELDS = [page for page in PAGES if re.search(r"<(input|select|textarea)\b",
-    (SITE / page).read_text(encoding="utf8").partition("<main")[2])]
+WITH_FIELDS = [
+    page for page in PAGES if re.search(r"<(input|select|textarea)\b", (SITE / page).read_text(encoding="utf8").partition("<main")[2])
+]
 AXE = ROOT / "book/_site/node_modules/axe-core/axe.min.js"
-OF_COLOUR = ["color-contrast", "link-in-text-block"]        # what another theme can break
+OF_COLOUR = ["color-contrast", "link-in-text-block"]  # what another theme can break
 # a formula is MathML, a figure an image with a text: what draws them is hidden from the reader, and from axe (it would take seconds)
 PREPARE = """document.querySelectorAll(".katex-html, .wl-figure svg > *").forEach(e => e.remove())"""
 RUN = """([where, rules]) => axe.run(where, {runOnly: rules}).then(

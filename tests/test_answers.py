@@ -9,8 +9,9 @@ import sys
 
 import pytest
 from conftest import ROOT
-from workloads import answers
-from workloads.answers import answer
+
+from workloads_book import answers
+from workloads_book.answers import answer
 
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment

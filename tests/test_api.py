@@ -1,4 +1,5 @@
 """Reference pages of the library: every public name once, its docstring whole, the pages that use it, and links from the prose."""
+
 import ast
 import importlib
 import inspect
@@ -15,8 +16,10 @@ from workloads_site import api
 
 MODULES = sorted(p.stem for p in (ROOT / "lib/workloads").glob("*.py") if p.stem != "__init__")
 # what these modules hold shows, registers or seals; a formula is never among it
-WITHOUT_EXAMPLES = re.compile(r"workloads\.(answers|calculators\w*|figures|forms|page|plot)\."
-                              r"|workloads\.serving\.calibrate$")       # takes seconds
+WITHOUT_EXAMPLES = re.compile(
+    r"workloads\.(answers|calculators\w*|figures|forms|page|plot)\."
+    r"|workloads\.serving\.calibrate$"
+)  # takes seconds
 BUILT = pytest.mark.skipif(not (SITE / api.FOLDER).is_dir(), reason="the site is not built: run `make book`")
 
 
@@ -60,7 +63,7 @@ def test_no_word_of_a_docstring_is_lost_on_its_page(name):
     text = ast.get_docstring(node) or ""
     shown = "\n".join(api.restructured(text.splitlines(), name.split(".")[1], node))
     words = Counter(re.findall(r"[^\W_]+", text)) - Counter(re.findall(r"[^\W_]+", shown.replace("\\", "")))
-    assert set(words) <= {"and"}             # between the last two of several parameters
+    assert set(words) <= {"and"}  # between the last two of several parameters
 
 
 def test_the_parts_of_a_docstring_become_parts_of_the_page():
@@ -109,7 +112,7 @@ def entries():
 def test_every_public_name_is_on_exactly_one_page_with_a_link_to_its_source(entries):
     found = {name: [page for page, _ in entries.get(name, [])] for name in api.public()}
     assert found == {name: [name.split(".")[1]] for name in api.public()}
-    sources = {name: "_modules/workloads/{1}.html#{2}\"".format(*name.split(".")) for name in EVERY}
+    sources = {name: '_modules/workloads/{1}.html#{2}"'.format(*name.split(".")) for name in EVERY}
     assert [name for name in EVERY if sources[name] not in entries[name][0][1]] == []
 
 
@@ -138,7 +141,7 @@ def test_inline_code_that_names_a_function_links_to_its_entry():
         for name in set(re.findall(r"(?<![`\[])`(\w+\.\w+)`(?![`\]])", prose)):
             if f"workloads.{name}" in EVERY and page.exists():
                 links += 1
-                missing += [(path.name, name)] if f"#workloads.{name}\"" not in page.read_text(encoding="utf8") else []
+                missing += [(path.name, name)] if f'#workloads.{name}"' not in page.read_text(encoding="utf8") else []
     assert links > 50 and missing == []
 
 
@@ -149,7 +152,8 @@ def test_the_search_finds_functions():
 
 
 def test_fields_of_a_named_tuple_are_listed_once():
-    from workloads import flops, taskgraph
+    from workloads.counts import flops
+    from workloads.times import taskgraph
 
     assert api.skipped(None, "class", "start", taskgraph.Interval.start, False, None) is True
     assert api.skipped(None, "class", "forward", flops.forward, False, None) is None

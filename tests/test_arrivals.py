@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammainc
-from workloads import arrivals, requests
-from workloads.arrivals import Client, Window
-from workloads.requests import Request
+
+from workloads.counts import request_tokens
+from workloads.counts.request_tokens import Request
+from workloads.serving import arrivals
+from workloads.serving.arrivals import Client, Window
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
 UNIFORM = Window(120, 4, ((LONG_INPUT, 1), (LONG_OUTPUT, 1)))
@@ -45,7 +47,7 @@ def test_rates_agree_with_counting_an_interleaved_minute(mix, turns_per_second, 
     sent = arrivals.interleaved([window])
     assert len(sent) == turn * turns_per_second * seconds
     assert sum(a.request.new for a in sent) == pytest.approx(arrivals.input_rate(window) * seconds)
-    steps = [c.context for a in sent for c in requests.call_chain(a.request)[1:]]
+    steps = [c.context for a in sent for c in request_tokens.call_chain(a.request)[1:]]
     assert len(steps) == pytest.approx(arrivals.step_rate(window) * seconds)
     assert sum(steps) / len(steps) == pytest.approx(arrivals.mean_step_context(window))
 
@@ -62,7 +64,7 @@ def test_requests_without_decode_steps_have_no_mean_context():
 
 
 def test_interleaving_gives_the_order_of_the_recorded_replay():
-    wrote = {"uniform": lambda i: i % 2 == 1, "phased": lambda i: i % 10 == 9 if i < 240 else i % 10 != 0}     # the replay's own generator
+    wrote = {"uniform": lambda i: i % 2 == 1, "phased": lambda i: i % 10 == 9 if i < 240 else i % 10 != 0}  # the replay's own generator
     for name, windows in (("uniform", [UNIFORM]), ("phased", [FIRST, SECOND])):
         expected = [(i / 4, LONG_OUTPUT if wrote[name](i) else LONG_INPUT) for i in range(480)]
         assert [(a.time, a.request) for a in arrivals.interleaved(windows)] == expected
@@ -74,7 +76,7 @@ def test_uniform_gaps_are_equal_and_poisson_gaps_vary_as_their_mean():
     gaps = sorted(b - a for a, b in pairwise(times))
     assert len(times) / 20_000 == pytest.approx(4, rel=0.02)
     assert arrivals.gap_cv(times) == pytest.approx(1, rel=0.02)
-    for share in (0.25, 0.5, 0.9):                                     # quantiles of the exponential distribution
+    for share in (0.25, 0.5, 0.9):  # quantiles of the exponential distribution
         assert gaps[int(share * len(gaps))] == pytest.approx(-math.log(1 - share) / 4, rel=0.03)
 
 
@@ -153,7 +155,7 @@ def test_gaps_across_the_ends_of_windows_follow_the_same_law(cv):
     flat = [t for times in drawn for t in times]
     gaps = numpy.diff(numpy.interp(flat, *corners.T))
     assert flat == sorted(flat) and len(gaps) > 3000
-    held = gaps[gaps > 1e-9]                                          # shorter ones are lost in the digits of the clock
+    held = gaps[gaps > 1e-9]  # shorter ones are lost in the digits of the clock
     assert furthest(held, lambda t: (gap_share(t, cv) - gap_share(1e-9, cv)) / (1 - gap_share(1e-9, cv))) < 1.95
     assert len(held) / len(gaps) == pytest.approx(1 - gap_share(1e-9, cv), abs=0.03)
 
@@ -174,7 +176,7 @@ def test_a_clock_too_coarse_for_the_gaps_loses_no_request():
 
 @pytest.mark.parametrize("cv", CVS)
 def test_the_first_arrival_is_what_remains_of_a_gap(cv):
-    long = 80 * max(1, cv**2)                                         # no remainder is longer, but for one in e^40
+    long = 80 * max(1, cv**2)  # no remainder is longer, but for one in e^40
     first = [arrivals.gamma_times(0.5, cv, long, seed)[0] / 2 for seed in range(2000, 4000)]
     assert furthest(first, lambda t: remainder_share(t, cv)) < 1.95
 
@@ -208,8 +210,11 @@ def test_a_poisson_source_is_poisson_from_its_first_moment():
 
 
 def test_burstiness_that_cannot_be_drawn_is_refused_and_its_edges_are_not():
-    for call in (lambda cv: arrivals.gamma_times(1, cv, 10, 1), lambda cv: Client("bursty", ((LONG_INPUT, 1),), (1,), cv),
-                 lambda cv: arrivals.random_arrivals([FIRST], cv, 1)):
+    for call in (
+        lambda cv: arrivals.gamma_times(1, cv, 10, 1),
+        lambda cv: Client("bursty", ((LONG_INPUT, 1),), (1,), cv),
+        lambda cv: arrivals.random_arrivals([FIRST], cv, 1),
+    ):
         for cv in (1e5, 1000.1, 9e-5, 1e-200, 0, float("nan")):
             with pytest.raises(ValueError, match="cv must be (finite and )?between 0.0001 and 1,000, got"):
                 call(cv)
@@ -217,9 +222,15 @@ def test_burstiness_that_cannot_be_drawn_is_refused_and_its_edges_are_not():
     assert all(0 <= t < 10 for seed in range(300) for t in arrivals.gamma_times(1, 1000, 10, seed))
 
 
-@pytest.mark.parametrize("call", [
-    lambda rate, t: arrivals.gamma_times(rate, 2, t, 1), lambda rate, t: arrivals.uniform_times(rate, t),
-    lambda rate, t: arrivals.on_off_times(rate, 1, 0, t), lambda rate, t: arrivals.on_off_times(rate, 1, 0, t, 1)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rate, t: arrivals.gamma_times(rate, 2, t, 1),
+        lambda rate, t: arrivals.uniform_times(rate, t),
+        lambda rate, t: arrivals.on_off_times(rate, 1, 0, t),
+        lambda rate, t: arrivals.on_off_times(rate, 1, 0, t, 1),
+    ],
+)
 @pytest.mark.parametrize("rate, seconds", [(1e300, 1), (1e300, 1e300), (1.01, 1e8)])
 def test_loads_without_end_are_refused(call, rate, seconds):
     with pytest.raises(ValueError, match=r"rate x seconds \(requests\) must be (finite and )?between 0 and 100,000,000, got"):
@@ -242,7 +253,7 @@ def test_spells_shorter_than_a_gap_keep_the_rate():
         times = arrivals.on_off_times(2, on, off, 500)
         assert len(times) == round(2 * 500 * on / (on + off)) and times == sorted(times)
         assert all((t + 1e-7 * on) % (on + off) < on + 2e-7 * on for t in times if on > 0.1)
-    assert arrivals.on_off_times(2, 0.75, 1.25, 8) == pytest.approx([0, 0.5, 2.25, 4, 4.5, 6.25])      # 1.5 requests a spell
+    assert arrivals.on_off_times(2, 0.75, 1.25, 8) == pytest.approx([0, 0.5, 2.25, 4, 4.5, 6.25])  # 1.5 requests a spell
     assert arrivals.on_off_times(10, 0.1, 0.9, 4) == pytest.approx([0, 1, 2, 3])
     assert arrivals.on_off_times(1, 1e-17, 0, 10) == pytest.approx(range(10))
     poisson = [len(arrivals.on_off_times(8, 0.1, 0.3, 100, seed)) for seed in range(50)]
@@ -255,19 +266,22 @@ def test_on_off_source_is_silent_while_off_and_keeps_its_mean_rate():
     assert len(times) / 400 == pytest.approx(8 * 30 / 40, rel=0.1)
     assert arrivals.on_off_times(2, on=1, off=0, seconds=3) == arrivals.uniform_times(2, 3)
     spells = [tuple(round(t - 40 * n, 6) for t in times if 40 * n <= t < 40 * (n + 1)) for n in range(10)]
-    assert len(set(spells)) == 10                                     # each spell drawn anew
+    assert len(set(spells)) == 10  # each spell drawn anew
 
 
 def test_seeds_repeat_and_differ():
-    for draw in (lambda s: arrivals.gamma_times(4, 2, 50, s), lambda s: arrivals.on_off_times(4, 5, 5, 50, s),
-                 lambda s: arrivals.sampled(UNIFORM, range(50), s)):
+    for draw in (
+        lambda s: arrivals.gamma_times(4, 2, 50, s),
+        lambda s: arrivals.on_off_times(4, 5, 5, 50, s),
+        lambda s: arrivals.sampled(UNIFORM, range(50), s),
+    ):
         assert draw(1) == draw(1) != draw(2)
 
 
 def test_types_are_drawn_whole():
     drawn = arrivals.sampled(SECOND, range(20_000), seed=4)
     shares = Counter(a.request for a in drawn)
-    assert set(shares) == {LONG_INPUT, LONG_OUTPUT}                   # never 8192 in and 2048 out
+    assert set(shares) == {LONG_INPUT, LONG_OUTPUT}  # never 8192 in and 2048 out
     assert shares[LONG_OUTPUT] / 20_000 == pytest.approx(0.9, abs=0.01)
 
 
@@ -295,7 +309,7 @@ def test_windows_of_clients_weigh_each_clients_own_mix():
     (made,) = arrivals.windows_of([both, Client("docs", ((LONG_INPUT, 1),), (1,))], 10)
     assert arrivals.mix_mean(made, lambda r: r == LONG_INPUT) == Fraction(1, 2)
     with pytest.raises(ValueError):
-        arrivals.windows_of([both, DOCS], 10)                          # one window against two
+        arrivals.windows_of([both, DOCS], 10)  # one window against two
 
 
 def test_client_streams_are_independent_and_superpose():
@@ -314,24 +328,44 @@ def test_counts_lose_nothing():
     assert arrivals.counts([-1, 0, 99.999, 100], 100, 2) == [1, 1]
 
 
-@pytest.mark.parametrize("call", [
-    lambda: Window(60, -1, ((LONG_INPUT, 1),)), lambda: Window(60, 4, ()), lambda: Window(60, 4, ((LONG_INPUT, 0.5),)),
-    lambda: arrivals.poisson_times(0, 10, 1), lambda: arrivals.gamma_times(4, 0, 10, 1), lambda: arrivals.on_off_times(4, 0, 1, 10),
-    lambda: arrivals.replayed_times([0, 2, 1]), lambda: arrivals.replayed_times([float("nan")]), lambda: arrivals.gap_cv([1, 2]),
-    lambda: Client("silent", ((LONG_INPUT, 0),), (1,)), lambda: Client("back", ((LONG_INPUT, 1),), (-1,)),
-    lambda: Client("smooth", ((LONG_INPUT, 1),), (1,), cv=0), lambda: arrivals.gap_cv([1, 1, 1, 1]), lambda: arrivals.counts([1], 0, 4),
-    lambda: arrivals.overall_mean([], lambda r: r.new), lambda: arrivals.renewal_times([(1, -1)], 1, 1),
-    lambda: arrivals.renewal_times([(-1, 1)], 1, 1), lambda: arrivals.renewal_times([(1, 1)], 1, 1, float("inf")),
-    lambda: arrivals.on_off_times(1e-200, 1e-200, 0, 1), lambda: arrivals.on_off_times(1, 1e308, 1e308, 1)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Window(60, -1, ((LONG_INPUT, 1),)),
+        lambda: Window(60, 4, ()),
+        lambda: Window(60, 4, ((LONG_INPUT, 0.5),)),
+        lambda: arrivals.poisson_times(0, 10, 1),
+        lambda: arrivals.gamma_times(4, 0, 10, 1),
+        lambda: arrivals.on_off_times(4, 0, 1, 10),
+        lambda: arrivals.replayed_times([0, 2, 1]),
+        lambda: arrivals.replayed_times([float("nan")]),
+        lambda: arrivals.gap_cv([1, 2]),
+        lambda: Client("silent", ((LONG_INPUT, 0),), (1,)),
+        lambda: Client("back", ((LONG_INPUT, 1),), (-1,)),
+        lambda: Client("smooth", ((LONG_INPUT, 1),), (1,), cv=0),
+        lambda: arrivals.gap_cv([1, 1, 1, 1]),
+        lambda: arrivals.counts([1], 0, 4),
+        lambda: arrivals.overall_mean([], lambda r: r.new),
+        lambda: arrivals.renewal_times([(1, -1)], 1, 1),
+        lambda: arrivals.renewal_times([(-1, 1)], 1, 1),
+        lambda: arrivals.renewal_times([(1, 1)], 1, 1, float("inf")),
+        lambda: arrivals.on_off_times(1e-200, 1e-200, 0, 1),
+        lambda: arrivals.on_off_times(1, 1e308, 1e308, 1),
+    ],
+)
 def test_impossible_loads_are_refused(call):
     with pytest.raises(ValueError):
         call()
 
 
 def test_processes_begin_at_zero_unless_told_otherwise_and_shift_whole():
-    for process in (lambda **at: arrivals.uniform_times(4, 8, **at), lambda **at: arrivals.poisson_times(4, 8, seed=3, **at),
-                    lambda **at: arrivals.gamma_times(4, 2, 8, seed=3, **at), lambda **at: arrivals.on_off_times(4, 2, 1, 8, **at),
-                    lambda **at: arrivals.on_off_times(4, 2, 1, 8, seed=3, **at)):
+    for process in (
+        lambda **at: arrivals.uniform_times(4, 8, **at),
+        lambda **at: arrivals.poisson_times(4, 8, seed=3, **at),
+        lambda **at: arrivals.gamma_times(4, 2, 8, seed=3, **at),
+        lambda **at: arrivals.on_off_times(4, 2, 1, 8, **at),
+        lambda **at: arrivals.on_off_times(4, 2, 1, 8, seed=3, **at),
+    ):
         assert process() == process(start=0) and all(0 <= t < 8 for t in process())
         assert process(start=100) == pytest.approx([t + 100 for t in process()], rel=1e-12)
 

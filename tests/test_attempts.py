@@ -1,11 +1,13 @@
 """Cost of a success: worked by hand, against simulated attempts, and by the laws that any such cost obeys."""
+
 import random
 from fractions import Fraction as F
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads.attempts import (
+
+from workloads.costs.attempts import (
     Attempts,
     all_fail,
     attempts_used,
@@ -110,7 +112,7 @@ def test_cost_ratio_is_the_ratio_of_two_costs_per_success(price, usage, p1, p2):
 
 
 def test_a_price_cut_to_a_tenth_at_twenty_times_the_usage_by_hand():
-    assert cost_ratio(F(1, 10), 20, F(1, 2), F(4, 5)) == F(5, 4)      # 2 * 50/80
+    assert cost_ratio(F(1, 10), 20, F(1, 2), F(4, 5)) == F(5, 4)  # 2 * 50/80
 
 
 @given(costs, costs, shares)
@@ -146,6 +148,7 @@ def test_zero_successes_give_a_record_and_a_ceiling_but_no_cost():
 def test_arrays_and_symbols_pass():
     import numpy as np
     import sympy as sp
+
     p, c, e = sp.symbols("p c e", positive=True)
     assert cost_per_success(c, p) == c / p
     assert sp.simplify(attempts_used(p, 4) / solved_within(p, 4) - 1 / p) == 0
@@ -155,16 +158,33 @@ def test_arrays_and_symbols_pass():
     assert np.allclose(solved_within(grid, 2, 0.5), [solved_within(0.25, 2, 0.5), solved_within(0.5, 2, 0.5)])
 
 
-@pytest.mark.parametrize("call, named", [
-    (lambda: cost_per_success(1, 0), "success"), (lambda: cost_per_success(1, 1.5), "success"), (lambda: cost_per_success(-1, 0.5), "cost"),
-    (lambda: Attempts(0, 0, 1), "tried"), (lambda: Attempts(3, 4, 1), "solved"), (lambda: Attempts(3, 1, -1), "spent"),
-    (lambda: success_ratio_needed(1, 0), "old_cost"), (lambda: break_even_success(2, 1, 0), "old_success"),
-    (lambda: cost_ratio(0, 1, 0.5, 0.5), "price"), (lambda: cost_ratio(1, float("nan"), 0.5, 0.5), "usage"),
-    (lambda: all_fail(0.5, 2.5), "attempts"), (lambda: all_fail(0.5, 2, 1.1), "correlation"), (lambda: all_fail(-0.1, 2), "success"),
-    (lambda: attempts_used(0.5, 0), "limit"), (lambda: stopped_cost_per_success(1, 0, 3), "success"),
-    (lambda: parallel_cost_per_success(1, 0.5, 0), "width"), (lambda: parallel_cost_per_success(1, 0, 2), "success"),
-    (lambda: handoff_cost(1, 1, 1.01), "share"), (lambda: handoff_cost(-1, 1, 0.5), "decision_cost"),
-    (lambda: handoff_share(2, 1, 1), "budget"), (lambda: handoff_share(1, 1, 3), "share"), (lambda: handoff_share(1, 0, 3), "llm_cost")])
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: cost_per_success(1, 0), "success"),
+        (lambda: cost_per_success(1, 1.5), "success"),
+        (lambda: cost_per_success(-1, 0.5), "cost"),
+        (lambda: Attempts(0, 0, 1), "tried"),
+        (lambda: Attempts(3, 4, 1), "solved"),
+        (lambda: Attempts(3, 1, -1), "spent"),
+        (lambda: success_ratio_needed(1, 0), "old_cost"),
+        (lambda: break_even_success(2, 1, 0), "old_success"),
+        (lambda: cost_ratio(0, 1, 0.5, 0.5), "price"),
+        (lambda: cost_ratio(1, float("nan"), 0.5, 0.5), "usage"),
+        (lambda: all_fail(0.5, 2.5), "attempts"),
+        (lambda: all_fail(0.5, 2, 1.1), "correlation"),
+        (lambda: all_fail(-0.1, 2), "success"),
+        (lambda: attempts_used(0.5, 0), "limit"),
+        (lambda: stopped_cost_per_success(1, 0, 3), "success"),
+        (lambda: parallel_cost_per_success(1, 0.5, 0), "width"),
+        (lambda: parallel_cost_per_success(1, 0, 2), "success"),
+        (lambda: handoff_cost(1, 1, 1.01), "share"),
+        (lambda: handoff_cost(-1, 1, 0.5), "decision_cost"),
+        (lambda: handoff_share(2, 1, 1), "budget"),
+        (lambda: handoff_share(1, 1, 3), "share"),
+        (lambda: handoff_share(1, 0, 3), "llm_cost"),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, named):
     with pytest.raises(ValueError, match=named):
         call()

@@ -1,12 +1,14 @@
 """What the pages check of the ledger: nothing unknown, nothing stale, and every row of a finished section."""
+
 import json
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from workloads import ledger
-from workloads.page import CHECKS
+
+from workloads_book import ledger
+from workloads_book.page import CHECKS
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site"))
@@ -19,6 +21,7 @@ def test_pages_check_and_show_what_the_finished_sections_hold():
 
 
 # --- the audit itself, on planted pages ---------------------------------------------------------------------------------
+
 
 def page(*records):
     """A notebook of one cell that shows these records."""
@@ -36,7 +39,7 @@ def shown(row):
 
 
 INTRO = ("workloads", "3 intro")
-EVENTS = ("workloads", "3.1.2")          # rows of both kinds: given and derived
+EVENTS = ("workloads", "3.1.2")  # rows of both kinds: given and derived
 
 
 def records_of(section, kind=None):
@@ -87,8 +90,10 @@ def test_an_unknown_kind_is_reported():
     assert "unknown kind 'guessed'" in problem
 
 
-@pytest.mark.parametrize("text, message", [
-    ("workloads\t3.9.9\n", "no rows"), ("workloads 3 intro\n", "no rows"), ("workloads\t3 intro\nworkloads\t3 intro\n", "twice")])
+@pytest.mark.parametrize(
+    "text, message",
+    [("workloads\t3.9.9\n", "no rows"), ("workloads 3 intro\n", "no rows"), ("workloads\t3 intro\nworkloads\t3 intro\n", "twice")],
+)
 def test_the_list_of_finished_sections_refuses(text, message):
     with pytest.raises(ValueError, match=message):
         audit.finished(text)
@@ -96,7 +101,9 @@ def test_the_list_of_finished_sections_refuses(text, message):
 
 def test_the_list_of_finished_sections_is_read_without_its_comments():
     assert audit.finished("# a comment\n\nworkloads\t3 intro\nflop-accounting\tKey takeaway\n") == [
-        ("workloads", "3 intro"), ("flop-accounting", "Key takeaway")]
+        ("workloads", "3 intro"),
+        ("flop-accounting", "Key takeaway"),
+    ]
 
 
 def test_the_audit_is_in_the_order_of_the_ledger_and_does_not_depend_on_that_of_the_pages():
@@ -104,7 +111,10 @@ def test_the_audit_is_in_the_order_of_the_ledger_and_does_not_depend_on_that_of_
     rows = audit.audit(audit.collected(pages))
     assert rows == audit.audit(audit.collected(dict(reversed(pages.items()))))
     assert [(r["id"], r["page"]) for r in rows[:3]] == [
-        ("intro-mean-input", "a.ipynb"), ("intro-mean-input", "b.ipynb"), ("intro-mean-output", "a.ipynb")]
+        ("intro-mean-input", "a.ipynb"),
+        ("intro-mean-input", "b.ipynb"),
+        ("intro-mean-output", "a.ipynb"),
+    ]
     assert list(rows[0]) == ["id", "document", "section", "role", "printed", "computed", "verdict", "page"]
     json.dumps(rows)
 

@@ -1,4 +1,5 @@
 """The audit on the site, the filter in a browser, and the list of what moved since a revision."""
+
 import re
 import subprocess
 import sys
@@ -8,8 +9,9 @@ import nbformat
 import pytest
 from conftest import ROOT, SITE
 from docutils import nodes
-from workloads import ledger
-from workloads.page import CHECKS
+
+from workloads_book import ledger
+from workloads_book.page import CHECKS
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
 from workloads_site import audit as page
@@ -39,9 +41,11 @@ def book():
 @pytest.fixture
 def stored(monkeypatch):
     """What the tables are made from, with planted notebooks."""
+
     def planted(**notebooks):
         monkeypatch.setattr(audit, "stored", lambda: {f"book/{name}.ipynb": nb for name, nb in notebooks.items()})
         return page.Stored()
+
     return planted
 
 
@@ -73,7 +77,9 @@ def test_a_row_on_two_pages_links_to_both_and_is_counted_once(stored):
     row = record("int-838-label")
     found = stored(a=notebook(row, title="# First"), b=notebook(row, title="# Exercise F-3: a name"))
     assert re.findall(r'book/(\w)\.html#check-int-838-label">([^<]+)<', table_row("int-838-label", found)) == [
-        ("a", "First"), ("b", "Exercise F-3")]
+        ("a", "First"),
+        ("b", "Exercise F-3"),
+    ]
     assert sum(n[1] for n in found.counts.values()) == 1
 
 
@@ -126,6 +132,7 @@ def cell(*children):
 def checks(head, *names):
     def row(text, kind=nodes.row):
         return kind("", nodes.entry("", nodes.paragraph("", text)))
+
     return nodes.table("", nodes.tgroup("", nodes.thead("", row(head)), nodes.tbody("", *map(row, names)), cols=1))
 
 
@@ -196,12 +203,12 @@ def test_paper_holds_what_differs_or_what_the_filter_left(tab, served):
     differing = {r.id for r in ledger.rows().values() if r.status == "discrepancy" and r.expected is not None}
     tab.emulate_media(media="print")
     assert set(visible(tab)) == differing and tab.locator(".wl-on-paper").is_visible()
-    assert tab.get_by_role("heading", name="Section 3.1.1").is_visible()                 # its place remains: links lead there
+    assert tab.get_by_role("heading", name="Section 3.1.1").is_visible()  # its place remains: links lead there
     tab.emulate_media(media="screen")
     assert tab.locator(".wl-on-paper").is_hidden()
     tab.get_by_label("Words or row").fill("c-mfu-train-4096")
     tab.emulate_media(media="print")
-    assert visible(tab) == ["c-mfu-train-4096"]                                         # a row that agrees
+    assert visible(tab) == ["c-mfu-train-4096"]  # a row that agrees
     tab.goto(f"{served}book/reference/errata.html")
     assert tab.locator("table.wl-reasons tbody tr:visible").count() >= len(differing)
 
@@ -228,6 +235,7 @@ def test_a_link_into_a_folded_solution_unfolds_it(tab, served):
 @pytest.fixture
 def repository(tmp_path):
     """A repository with one stored notebook; `commit(records)` stores others, and gives the revision."""
+
     def git(*command):
         settings = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
         return subprocess.run(["git", "-C", str(tmp_path), *settings, *command], check=True, capture_output=True, text=True).stdout.strip()
@@ -239,6 +247,7 @@ def repository(tmp_path):
         git("add", ".")
         git("commit", "-q", "--allow-empty", "-m", "notebooks")
         return git("rev-parse", "HEAD")
+
     git("init", "-q")
     return tmp_path, commit
 
@@ -252,8 +261,10 @@ def test_a_moved_value_a_moved_verdict_and_rows_that_come_and_go_are_listed(repo
     before = commit(record("int-209"), record("int-838", 837.5, "✓ reproduces"), record("int-838-label", 50.0, "≠ differs from print"))
     after = commit(record("int-209"), record("int-838", 838.0, "✓ reproduces"), record("roo-1024", 1024, "input", "shown"))
     assert moved(root, before, after) == [
-        "int-838: 837.5 (✓ reproduces) -> 838.0 (✓ reproduces)", "int-838-label: 50.0 (≠ differs from print) -> nowhere",
-        "roo-1024: nowhere -> 1024 (input)"]
+        "int-838: 837.5 (✓ reproduces) -> 838.0 (✓ reproduces)",
+        "int-838-label: 50.0 (≠ differs from print) -> nowhere",
+        "roo-1024: nowhere -> 1024 (input)",
+    ]
     again = commit(record("int-209"), record("int-838", 838.0, "corrected"), record("roo-1024", 1024, "input", "shown"))
     assert moved(root, after, again) == ["int-838: 838.0 (✓ reproduces) -> 838.0 (corrected)"]
 

@@ -1,4 +1,5 @@
 """Every page in a real browser without a network: no error, no foreign request, maths set, light and dark, phone width, weight."""
+
 import gzip
 import re
 from urllib.parse import urlsplit
@@ -6,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from conftest import SITE, site_pages
 
-PAGES = [page for page in site_pages() if page != "index.html"]      # that one only leads to the first page
+PAGES = [page for page in site_pages() if page != "index.html"]  # that one only leads to the first page
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
-MOST_BYTES = 400_000          # of a page with all that it loads, compressed, without its figures
+MOST_BYTES = 400_000  # of a page with all that it loads, compressed, without its figures
 FIGURE = re.compile(rb'<figure class="wl-figure".*?</svg>', re.DOTALL)
 
 MEASURE = """() => {
@@ -27,6 +28,7 @@ MEASURE = """() => {
     fonts: [...document.fonts].filter(f => f.family.includes("KaTeX") && f.status == "loaded").length,
   };
 }"""
+
 
 @pytest.fixture(scope="module")
 def tab(browser):

@@ -1,4 +1,5 @@
 """What a build does again: only what has changed; and how it says what it took."""
+
 import os
 import sys
 
@@ -25,8 +26,16 @@ def test_comments_docstrings_and_lines_compute_nothing():
     assert build.computed(same) == build.computed(MODULE)
 
 
-@pytest.mark.parametrize("old, new", [("RATE = 2", "RATE = 3"), ("RATE * x", "RATE + x"), ("def double(x)", "def double(x=1)"),
-                                      ("RATE = 2", 'RATE = "2"'), ("    return", "    x += 1\n    return")])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("RATE = 2", "RATE = 3"),
+        ("RATE * x", "RATE + x"),
+        ("def double(x)", "def double(x=1)"),
+        ("RATE = 2", 'RATE = "2"'),
+        ("    return", "    x += 1\n    return"),
+    ],
+)
 def test_everything_else_does(old, new):
     assert build.computed(MODULE.replace(old, new)) != build.computed(MODULE)
 

@@ -16,12 +16,17 @@ from xml.etree import ElementTree
 import pytest
 from calculator_inputs import cases
 from conftest import ROOT
-from workloads import calculators, calculators_load, flops, forms, plot, replay, rlstep, serving, steptime
-from workloads.arrivals import interleaved
-from workloads.calculators import CALCULATORS
-from workloads.hardware import accelerator
-from workloads.models import model
-from workloads.scaling import loss, published_laws
+
+from workloads.counts import flops
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import model
+from workloads.learning.rl import configuration, phases
+from workloads.learning.scaling import loss, published_laws
+from workloads.serving import replay, simulation, step_seconds
+from workloads.serving.arrivals import interleaved
+from workloads_book import calculators, plot
+from workloads_book.calculators import forms, load, tasks
+from workloads_book.calculators.forms import CALCULATORS
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
 from workloads_site import calculators as site
@@ -42,7 +47,7 @@ def test_rl_step_shows_the_printed_and_the_corrected_step_side_by_side():
     training = 1024 * 4096 * 4 * 8e9 / (0.35 * 8 * 990e12)
     assert shown["as printed: rollout_seconds"] == close(rollout)
     assert shown["as printed: rollout_share"] == close(rollout / (rollout + training))
-    default = rlstep.step(rlstep.RLStep())
+    default = phases.rl_step(configuration.RLStep())
     assert shown["corrected: step_seconds"] == default.step_seconds and shown["corrected: waves"] == default.waves == 2
     assert "yours: step_seconds" not in shown
 
@@ -95,12 +100,12 @@ def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(pre
     given = CALCULATORS["serving"].presets[preset]
     shares = given.get("first_share", 90), given.get("second_share", 10)
     lengths = [n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)]
-    windows = [calculators_load._window(60, 4, share, 100, *lengths) for share in shares]
+    windows = [load._window(60, 4, share, 100, *lengths) for share in shares]
     assert tuple(interleaved(windows)) == replay.replay_load(name)
-    cost = steptime.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
-    run = serving.serve_stepwise(replay.replay_load(name), serving.Engine(**replay.replay_settings()), cost)
+    cost = step_seconds.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
+    run = simulation.serve_stepwise(replay.replay_load(name), simulation.Engine(**replay.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
-    assert {k: shown["values"][k] for k in serving.p95_times(run)} == serving.p95_times(run) and shown["values"]["steps"] == run.steps
+    assert {k: shown["values"][k] for k in simulation.p95_times(run)} == simulation.p95_times(run) and shown["values"]["steps"] == run.steps
     assert shown["tables"][0]["head"][-1] == "measured>"
     assert CALCULATORS["serving"](**given, mfu=0.5)["tables"][0]["head"][-1] == "measured>"  # still that load on that machine
     assert CALCULATORS["serving"](**given, seats=32)["tables"][0]["head"][-1] == "simulated>"  # another engine
@@ -363,7 +368,7 @@ def test_what_the_library_refuses_is_said_beside_the_input(name, given, field):
 def test_an_unknown_input_is_refused():
     assert "colour" in calculators.answer("audio", {"colour": "red"})["error"]
     with pytest.raises(ValueError, match="colour"):
-        calculators.audio(colour="red")
+        tasks.audio(colour="red")
 
 
 def test_texts_of_readers_do_not_become_markup():

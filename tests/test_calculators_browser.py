@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from conftest import ROOT, SITE
-from workloads.calculators import CALCULATORS
+
+from workloads_book.calculators.forms import CALCULATORS
 
 LISTED = "book/calculators.html"
 PAGES = sorted(

@@ -4,11 +4,15 @@ import math
 import re
 
 import pytest
-from workloads import calculators, forms, replay
-from workloads.calculators import CALCULATORS
-from workloads.calculators_common import ATTENTION, CARDS, DENSE, MEASURED_CARD
-from workloads.hardware import accelerator
-from workloads.models import model, parameters
+
+from workloads.counts.parameter_counts import parameters
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import model
+from workloads.serving import replay
+from workloads_book import calculators
+from workloads_book.calculators import forms, load
+from workloads_book.calculators.common import ATTENTION, CARDS, DENSE, MEASURED_CARD
+from workloads_book.calculators.forms import CALCULATORS
 
 TIME_OR_RATE = re.compile(r"\d (?:[mµn]?s|min|h)\b|/s\b")
 NAMED = re.compile(r"(one|\d[\d,]*) (" + "|".join(map(re.escape, CARDS)) + r")\b")
@@ -61,19 +65,19 @@ def test_the_roofline_quotes_a_rate_for_what_fits_and_for_nothing_else(card, car
 def test_several_cards_hold_the_cache_as_the_split_stores_it():
     """DeepSeek-V3 in FP8, 671,026,404,352 parameters, on 8 H200: the latent of 8,447 tokens lies on each card; Qwen3-30B: 4 heads on 8."""
     latent, heads = 8447 * 61 * (512 + 64) * 2, 8447 * 48 * 4 * 256 * 2
-    v3 = calculators.server(model="DeepSeek-V3", accelerator="H200", cards=8, precision="fp8", bytes_per_parameter=1)["values"]
+    v3 = load.server(model="DeepSeek-V3", accelerator="H200", cards=8, precision="fp8", bytes_per_parameter=1)["values"]
     assert v3["weight_bytes"] == 671_026_404_352 and v3["kv_copies"] == 8 and v3["sequence_bytes"] == 8 * latent
     assert v3["fit"] == (8 * 141 * 10**9 - 671_026_404_352) // (8 * latent) == 96
-    moe = calculators.server(model="Qwen3-30B-A3B", cards=8)["values"]
+    moe = load.server(model="Qwen3-30B-A3B", cards=8)["values"]
     assert moe["fit"] == (8 * 80 * 10**9 - 61_064_245_248) // (2 * heads) == 348
-    read = lambda batch: calculators.server(model="Qwen3-30B-A3B", cards=8, batch=batch)["values"][f"decode of {batch}: bytes"]
-    weights = lambda batch: calculators.server(model="Qwen3-30B-A3B", cards=4, batch=batch)["values"][f"decode of {batch}: bytes"]
+    read = lambda batch: load.server(model="Qwen3-30B-A3B", cards=8, batch=batch)["values"][f"decode of {batch}: bytes"]
+    weights = lambda batch: load.server(model="Qwen3-30B-A3B", cards=4, batch=batch)["values"][f"decode of {batch}: bytes"]
     assert read(2) - weights(2) == pytest.approx(2 * 98_304 * (8192 + 255 / 2 + 0.5), rel=1e-3)  # the second copy, read and written
 
 
 def test_four_bits_are_offered_and_refused_where_the_card_has_none():
     """B200: 9,000 TFLOP/s in FP4 against 4,500 in FP8."""
-    ridge = lambda precision: calculators.server(accelerator="B200", precision=precision)["values"]["ridge"]
+    ridge = lambda precision: load.server(accelerator="B200", precision=precision)["values"]["ridge"]
     assert ridge("fp4") == 2 * ridge("fp8") == 9000e12 / 8e12
     refused = calculators.answer("roofline", {"precision": "fp4"})
     assert refused["field"] == "precision" and refused["error"].startswith("Precision of the arithmetic of H100 SXM must be one of")

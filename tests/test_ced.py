@@ -1,19 +1,28 @@
 """CED prefill: the closed form against a token-by-token count with plain loops, and against the published stage totals."""
+
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads.ced import DEEPSEEK_V41_FLASH as FLASH
-from workloads.ced import ced_prefill_flops, ced_token_layers, clipped_half_pairs, clipped_pairs, full_token_layers
+
+from workloads.counts.encoder_decoder import DEEPSEEK_V41_FLASH as FLASH
+from workloads.counts.encoder_decoder import ced_prefill_flops, ced_token_layers, clipped_half_pairs, clipped_pairs, full_token_layers
 
 
 def counted(s, tokens, scored):
     """FLOPs by stage, one token and one layer at a time: every product written out, every pair counted."""
     h, pair, score = s.hidden, 4 * s.heads * s.head_dim, 2 * s.index_heads * s.index_width
-    body = 2 * (2 * s.streams * h * s.mixing_outputs + h * s.query_rank + s.query_rank * s.heads * s.head_dim + h * s.kv_width
-                + s.output_groups * (s.heads * s.head_dim // s.output_groups) * s.output_rank + s.output_groups * s.output_rank * h
-                + h * s.experts + s.experts_per_token * 3 * h * s.expert_ffn)
+    body = 2 * (
+        2 * s.streams * h * s.mixing_outputs
+        + h * s.query_rank
+        + s.query_rank * s.heads * s.head_dim
+        + h * s.kv_width
+        + s.output_groups * (s.heads * s.head_dim // s.output_groups) * s.output_rank
+        + s.output_groups * s.output_rank * h
+        + h * s.experts
+        + s.experts_per_token * 3 * h * s.expert_ffn
+    )
     index_query = 2 * (s.query_rank * s.index_heads * s.index_width + h * s.index_heads)
     encoder = decoder = shared = 0
     first_seen = tokens - min(tokens, s.window)
@@ -40,16 +49,38 @@ def test_prefill_equals_the_token_by_token_count(tokens):
 
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 6), st.integers(1, 20))
 def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, scope):
-    small = replace(FLASH, encoder_layers=3, decoder_layers=2, window=window, hidden=8, heads=2, head_dim=4, query_rank=6, kv_width=4,
-                    output_groups=2, output_rank=3, experts=5, expert_ffn=7, index_heads=2, index_width=3, compressor_layers=1,
-                    compressed_layers=2, entries_read=entries, engrams=1, engram_in=3, engram_out=4, decoder_index_layers=2,
-                    index_scope=scope, vocab=11)
+    small = replace(
+        FLASH,
+        encoder_layers=3,
+        decoder_layers=2,
+        window=window,
+        hidden=8,
+        heads=2,
+        head_dim=4,
+        query_rank=6,
+        kv_width=4,
+        output_groups=2,
+        output_rank=3,
+        experts=5,
+        expert_ffn=7,
+        index_heads=2,
+        index_width=3,
+        compressor_layers=1,
+        compressed_layers=2,
+        entries_read=entries,
+        engrams=1,
+        engram_in=3,
+        engram_out=4,
+        decoder_index_layers=2,
+        index_scope=scope,
+        vocab=11,
+    )
     assert tuple(ced_prefill_flops(small, tokens, 2)) == counted(small, tokens, 2)
 
 
 def test_four_of_five_decoder_index_layers_score_16384_positions_at_most():
     unlimited = replace(FLASH, index_scope=10**6)
-    dropped = sum(t - 16_384 for t in range(40_000 - 127, 40_001))       # by each of the last 128 tokens
+    dropped = sum(t - 16_384 for t in range(40_000 - 127, 40_001))  # by each of the last 128 tokens
     per_position = 2 * FLASH.index_heads * FLASH.index_width
     assert ced_prefill_flops(unlimited, 40_000).decoder - ced_prefill_flops(FLASH, 40_000).decoder == 4 * per_position * dropped
 
@@ -81,16 +112,23 @@ def test_half_the_token_layers_remain_for_long_inputs():
 
 def test_symbols_pass():
     import sympy as sp
+
     P = sp.symbols("P", positive=True, integer=True)
     layers = ced_token_layers(FLASH, P)
     assert layers.subs(P, 8192) == 166400
     assert sum(ced_prefill_flops(FLASH, P)).subs(P, 1929) == ced_prefill_flops(FLASH, 1929).total
 
 
-@pytest.mark.parametrize("call, named", [
-    (lambda: ced_prefill_flops(FLASH, 0), "tokens"), (lambda: ced_prefill_flops(FLASH, 8.5), "tokens"),
-    (lambda: ced_prefill_flops(FLASH, 8, 0), "scored"), (lambda: ced_token_layers(FLASH, -1), "tokens"),
-    (lambda: full_token_layers(FLASH, float("inf")), "tokens")])
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: ced_prefill_flops(FLASH, 0), "tokens"),
+        (lambda: ced_prefill_flops(FLASH, 8.5), "tokens"),
+        (lambda: ced_prefill_flops(FLASH, 8, 0), "scored"),
+        (lambda: ced_token_layers(FLASH, -1), "tokens"),
+        (lambda: full_token_layers(FLASH, float("inf")), "tokens"),
+    ],
+)
 def test_bad_lengths_are_refused(call, named):
     with pytest.raises(ValueError, match=named):
         call()
@@ -98,9 +136,32 @@ def test_bad_lengths_are_refused(call, named):
 
 def test_the_published_sizes_written_again():
     k = 1024
-    sizes = dict(encoder_layers=20, decoder_layers=20, window=128, hidden=5 * k, heads=64, head_dim=k // 2, query_rank=5 * k // 4,
-                 kv_width=k // 2, streams=4, mixing_outputs=24, output_groups=8, output_rank=k, experts=3 * 128,
-                 expert_ffn=9 * k // 4, experts_per_token=7, index_heads=32, index_width=128, compressor_layers=3,
-                 compressed_layers=18, entries_read=k // 2, engrams=2, engram_in=6 * k, engram_out=25 * k,
-                 decoder_index_layers=5, index_scope=16 * k, vocab=126 * k + 256)
+    sizes = dict(
+        encoder_layers=20,
+        decoder_layers=20,
+        window=128,
+        hidden=5 * k,
+        heads=64,
+        head_dim=k // 2,
+        query_rank=5 * k // 4,
+        kv_width=k // 2,
+        streams=4,
+        mixing_outputs=24,
+        output_groups=8,
+        output_rank=k,
+        experts=3 * 128,
+        expert_ffn=9 * k // 4,
+        experts_per_token=7,
+        index_heads=32,
+        index_width=128,
+        compressor_layers=3,
+        compressed_layers=18,
+        entries_read=k // 2,
+        engrams=2,
+        engram_in=6 * k,
+        engram_out=25 * k,
+        decoder_index_layers=5,
+        index_scope=16 * k,
+        vocab=126 * k + 256,
+    )
     assert {name: getattr(FLASH, name) for name in sizes} == sizes

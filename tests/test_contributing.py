@@ -1,4 +1,5 @@
 """What a contributor copies passes the checks; what a reader cites is what the project says of itself."""
+
 import re
 import subprocess
 import sys
@@ -61,8 +62,23 @@ def test_a_copy_with_a_typed_result_is_refused(copy):
 
 def test_the_template_shows_one_of_each_part():
     source = "\n".join(c.source for c in nbformat.read(TEMPLATE, as_version=4).cells)
-    for part in ("sympy.Eq(", "say(", "table(", "check(", "@figure(", "alt=", "caption=", "After this page you can", "Builds on",
-                 "## What this leaves out", "## Formulas and where they hold", "**Exercises:**", "**Sources:**", "**Next:**", "{cite}`"):
+    for part in (
+        "sympy.Eq(",
+        "say(",
+        "table(",
+        "check(",
+        "@figure(",
+        "alt=",
+        "caption=",
+        "After this page you can",
+        "Builds on",
+        "## What this leaves out",
+        "## Formulas and where they hold",
+        "**Exercises:**",
+        "**Sources:**",
+        "**Next:**",
+        "{cite}`",
+    ):
         assert part in source, part
 
 
@@ -89,6 +105,6 @@ def test_the_citation_is_that_of_the_project():
     assert citation["version"] == version and citation["type"] in ("software", "dataset")
     assert all(isinstance(citation[key], str) and citation[key].strip() for key in ("message", "abstract", "version"))
     newest = re.search(r"^### ([\d.]+), (\d+ \w+ \d{4})$", (ROOT / "book/reference/changelog.md").read_text(encoding="utf-8"), re.MULTILINE)
-    months = "January February March April May June July August September October November December".split()     # in any locale
+    months = "January February March April May June July August September October November December".split()  # in any locale
     released = citation["date-released"]
     assert newest[1] == version and f"{released.day} {months[released.month - 1]} {released.year}" == newest[2]

@@ -1,19 +1,14 @@
 """Decision requests: step by step against the closed form, against recorded results, and by the laws of batching."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads import memory
-from workloads.decision import (
-    Rates,
-    billed_tokens,
-    decision_seconds,
-    decode_bytes,
-    dollars_per_million,
-    generation_seconds,
-    occupied_seconds,
-)
-from workloads.hardware import accelerator
-from workloads.models import model
+
+from workloads.costs.rent import dollars_per_million
+from workloads.counts import memory
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import model
+from workloads.serving.scoring import Rates, billed_tokens, decision_seconds, decode_bytes, generation_seconds, occupied_seconds
 
 QWEN, H100 = model("Qwen3-8B"), accelerator("H100 SXM")
 RATES = Rates(H100.peak(), H100.bandwidth, mfu=0.4, mbu=0.5)
@@ -54,18 +49,27 @@ def test_no_batch_moves_less_than_its_own_cache():
 
 
 def test_a_million_tokens_by_hand():
-    assert dollars_per_million(36, 10**4, 2) == pytest.approx(2.0)         # 100 x 36 s = one hour
+    assert dollars_per_million(36, 10**4, 2) == pytest.approx(2.0)  # 100 x 36 s = one hour
     assert billed_tokens(0.5, 0.25) == 2 * 10**6
 
 
-@pytest.mark.parametrize("call, named", [
-    (lambda: Rates(0, 1), "peak"), (lambda: Rates(1, -1), "bandwidth"), (lambda: Rates(1, 1, 1.1), "mfu"),
-    (lambda: Rates(1, 1, 1, 0), "mbu"),
-    (lambda: decision_seconds(QWEN, 4, 5, RATES), "head"), (lambda: decode_bytes(QWEN, 0, 5), "prompt"),
-    (lambda: decode_bytes(QWEN, 5, 0), "output"),
-    (lambda: occupied_seconds(QWEN, 5, 5, RATES, 0), "batch"), (lambda: billed_tokens(1, 0), "dollars_per_million"),
-    (lambda: dollars_per_million(-1, 1, 1), "gpu_seconds"), (lambda: dollars_per_million(1, 0, 1), "tokens"),
-    (lambda: dollars_per_million(1, 1, -2), "dollars_per_gpu_hour")])
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: Rates(0, 1), "peak"),
+        (lambda: Rates(1, -1), "bandwidth"),
+        (lambda: Rates(1, 1, 1.1), "mfu"),
+        (lambda: Rates(1, 1, 1, 0), "mbu"),
+        (lambda: decision_seconds(QWEN, 4, 5, RATES), "head"),
+        (lambda: decode_bytes(QWEN, 0, 5), "prompt"),
+        (lambda: decode_bytes(QWEN, 5, 0), "output"),
+        (lambda: occupied_seconds(QWEN, 5, 5, RATES, 0), "batch"),
+        (lambda: billed_tokens(1, 0), "dollars_per_million"),
+        (lambda: dollars_per_million(-1, 1, 1), "gpu_seconds"),
+        (lambda: dollars_per_million(1, 0, 1), "tokens"),
+        (lambda: dollars_per_million(1, 1, -2), "dollars_per_gpu_hour"),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, named):
     with pytest.raises(ValueError, match=named):
         call()

@@ -1,4 +1,5 @@
 """Generators with a loop: against passes that multiply number by number, public counts, and the laws of growth."""
+
 from fractions import Fraction
 
 import pytest
@@ -6,21 +7,10 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 from test_vision import Counting, ones, transpose
-from workloads import memory
-from workloads.diffusion import (
-    DiffusionTransformer,
-    SpeechModel,
-    denoising_flops,
-    fast_passes,
-    fish_audio,
-    frame_flops,
-    frame_weight_bytes,
-    frames_per_second,
-    latent_positions,
-    pass_flops,
-    qwen_image,
-    weight_elements,
-)
+
+from workloads.counts import memory
+from workloads.counts.diffusion import DiffusionTransformer, denoising_flops, latent_positions, pass_flops, qwen_image, weight_elements
+from workloads.counts.speech import SpeechModel, fast_passes, fish_audio, frame_flops, frame_weight_bytes, frames_per_second
 
 QWEN, FISH = qwen_image(), fish_audio()
 TINY = DiffusionTransformer("tiny", vae_scale=2, packing=2, channels=3, blocks=2, hidden=4, mlp=5, text_width=3, time_width=2)
@@ -79,7 +69,7 @@ def test_twice_both_sides_make_four_times_the_rows_and_sixteen_times_the_attenti
     assert (other.projections, other.mlp, other.attention) == (4 * one.projections, 4 * one.mlp, 16 * one.attention)
     assert other.modulation == one.modulation
     with_text = pass_flops(QWEN, large, 512).total / pass_flops(QWEN, small, 512).total
-    assert 1 < with_text < other.total / one.total < 16           # the text does not grow with the image
+    assert 1 < with_text < other.total / one.total < 16  # the text does not grow with the image
 
 
 def test_symbols_give_the_polynomial_that_numbers_evaluate():
@@ -91,13 +81,14 @@ def test_symbols_give_the_polynomial_that_numbers_evaluate():
 
 # --- speech -------------------------------------------------------------------------------------------------------------
 
+
 def spoken(codebooks, frames):
     """Passes of both paths when codes are filled in one after another."""
     slow = fast = 0
     for _ in range(frames):
         slow += 1
         codes = ["from the slow path"]
-        fast += 1                                   # sets up the state; its scores are not used
+        fast += 1  # sets up the state; its scores are not used
         while len(codes) < codebooks:
             fast += 1
             codes.append("predicted")
@@ -135,18 +126,22 @@ def test_only_the_slow_path_grows_with_what_was_said(past):
 
 # --- bad input ----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: latent_positions(QWEN, 1000, 1024), r"height \(pixels\) must be a whole multiple of 16 above 0, got 1000"),
-    (lambda: latent_positions(QWEN, 1024, -16), r"width \(pixels\)"),
-    (lambda: pass_flops(QWEN, 0, 512), "positions"),
-    (lambda: pass_flops(QWEN, 4096, -1), r"text_tokens \(tokens\)"),
-    (lambda: denoising_flops(QWEN, 4096, (), 50), "number of branches"),
-    (lambda: denoising_flops(QWEN, 4096, (512,), 0), "steps"),
-    (lambda: DiffusionTransformer("x", 8, 2, 64, 60, 3072, 12288, 3584, 0), "time_width"),
-    (lambda: SpeechModel("x", 44_100, 0, 10, FISH.slow, FISH.fast), "samples_per_frame"),
-    (lambda: frame_flops(FISH, -1), r"past \(tokens\)"),
-    (lambda: frame_weight_bytes(FISH, 0), "bytes_per_parameter"),
-])
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: latent_positions(QWEN, 1000, 1024), r"height \(pixels\) must be a whole multiple of 16 above 0, got 1000"),
+        (lambda: latent_positions(QWEN, 1024, -16), r"width \(pixels\)"),
+        (lambda: pass_flops(QWEN, 0, 512), "positions"),
+        (lambda: pass_flops(QWEN, 4096, -1), r"text_tokens \(tokens\)"),
+        (lambda: denoising_flops(QWEN, 4096, (), 50), "number of branches"),
+        (lambda: denoising_flops(QWEN, 4096, (512,), 0), "steps"),
+        (lambda: DiffusionTransformer("x", 8, 2, 64, 60, 3072, 12288, 3584, 0), "time_width"),
+        (lambda: SpeechModel("x", 44_100, 0, 10, FISH.slow, FISH.fast), "samples_per_frame"),
+        (lambda: frame_flops(FISH, -1), r"past \(tokens\)"),
+        (lambda: frame_weight_bytes(FISH, 0), "bytes_per_parameter"),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -17,14 +17,7 @@ import notebooks
 OFFERED = {p.relative_to(ROOT).as_posix(): p for p in notebooks.every_notebook()}
 STARTERS = assignment.exercises()
 # pages that between them use every package, every kind of output, and tables that come with the library
-RUN = [
-    "book/model-shapes",
-    "book/benchmarks",
-    "book/workloads/3-2-2",
-    "book/workloads/3-6-2",
-    "exercises/c-01/c-01",
-    "exercises/3-07/3-07",
-]
+RUN = ["book/model-shapes", "book/benchmarks", "book/workloads/3-2-2", "book/workloads/3-6-2", "exercises/c-01/c-01", "exercises/3-07/3-07"]
 ALLOWED = {"workloads", "numpy", "scipy", "sympy"}
 ALLOWED |= {
     "bisect",

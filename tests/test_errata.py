@@ -1,4 +1,5 @@
 """Mistakes of this book that are gone, one test each, named in the errata's table."""
+
 import json
 import math
 import re
@@ -6,9 +7,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from workloads import arrivals, calculators, ledger, rlstep
-from workloads.page import in_unit
-from workloads.requests import Request
+
+from workloads.counts.request_tokens import Request
+from workloads.learning.rl import configuration, phases, price
+from workloads.serving import arrivals
+from workloads_book import calculators, ledger
+from workloads_book.calculators import load, training
+from workloads_book.page import in_unit
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,8 +44,10 @@ def test_erratum_powers():
     assert formula("vl-tokens") == (640 // 32) ** 2 and formula("ex3-5-tokens") == (1280 // 32) ** 2
 
 
-THIRTEEN = ("we31-excess we31-backlog-60s we31-drain replay-ttft-gap replay-step-floor ex3-4-round1-x4-total jev-margin-low "
-            "jev-margin-high jev-work-bound fig-3-7-empty-at 343-gap we3-5-err-a we3-5-err-b").split()
+THIRTEEN = (
+    "we31-excess we31-backlog-60s we31-drain replay-ttft-gap replay-step-floor ex3-4-round1-x4-total jev-margin-low "
+    "jev-margin-high jev-work-bound fig-3-7-empty-at 343-gap we3-5-err-a we3-5-err-b"
+).split()
 
 
 @pytest.mark.parametrize("row_id", THIRTEEN)
@@ -86,7 +93,7 @@ def test_erratum_bytes_of_the_optimizer():
 
 
 def test_erratum_share_of_attention():
-    added = ledger.row("c-attn-flops-16384").expected / 100          # of what the rule counts
+    added = ledger.row("c-attn-flops-16384").expected / 100  # of what the rule counts
     assert f"the attention that they leave out adds {added:.0%} to what they count" in text("book/flop-accounting/formulas.ipynb")
     assert f"of the whole it is {added / (1 + added):.0%}" in (ROOT / "book/reference/errata.md").read_text(encoding="utf-8")
 
@@ -112,10 +119,10 @@ def test_erratum_three_values_of_the_mbu():
 
 def test_erratum_break_even_of_renting():
     """Renting against a meter that charges one and a half times the cost at 4,096 tokens, at every multiple of 64 tokens."""
-    steps = {n: rlstep.step(rlstep.RLStep(completion=n)) for n in range(64, 16_385, 64)}
-    cost = rlstep.token_prices(steps[4096], 2)
-    meter = rlstep.Prices(sampled=1.5 * cost.sampled, trained=1.5 * cost.trained, forward=1.5 * cost.forward)
-    dearer = {n: 8 * 2 * step.step_seconds / 3600 > rlstep.metered_dollars(step, meter) for n, step in steps.items()}
+    steps = {n: phases.rl_step(configuration.RLStep(completion=n)) for n in range(64, 16_385, 64)}
+    cost = price.token_prices(steps[4096], 2)
+    meter = price.Prices(sampled=1.5 * cost.sampled, trained=1.5 * cost.trained, forward=1.5 * cost.forward)
+    dearer = {n: 8 * 2 * step.step_seconds / 3600 > price.metered_dollars(step, meter) for n, step in steps.items()}
     first = min(n for n in dearer if dearer[n])
     assert all(dearer[n] == (n >= first) for n in dearer)
     said = text("book/flop-accounting/step-by-length.ipynb")
@@ -134,8 +141,10 @@ def test_erratum_sums_of_the_three_products():
     shape = {"X": "mk", "W": "kn", "Y": "mn"}
     products = {"Y": (shape["X"], shape["W"]), "dX": (shape["Y"], shape["W"][::-1]), "dW": (shape["X"][::-1], shape["Y"])}
     said = text("exercises/3-06/3-06.ipynb").replace(r"\mathrm d", "d")
-    found = {name: (rows + columns, terms) for rows, columns, terms, name in
-             re.findall(r"\$(\w) \\times (\w)\$ sums of \$(\w)\$ terms(?:, one a token,)? for \$(\w+)\$", said)}
+    found = {
+        name: (rows + columns, terms)
+        for rows, columns, terms, name in re.findall(r"\$(\w) \\times (\w)\$ sums of \$(\w)\$ terms(?:, one a token,)? for \$(\w+)\$", said)
+    }
     assert found == {name: (a[0] + b[1], a[1]) for name, (a, b) in products.items()}
     assert all(a[1] == b[0] for a, b in products.values())
 
@@ -148,7 +157,7 @@ def test_erratum_windows_that_began_anew():
     assert len(arrivals.client_arrivals(slow, 60, seed=1)) == pytest.approx(3600, abs=4 * 4 * 3600**0.5)
     minutes, draws = [arrivals.Window(60, 4, mix)] * 2, 200
     sent = sum(len(arrivals.random_arrivals(minutes, 10, seed)) for seed in range(draws)) / draws
-    assert sent == pytest.approx(480, abs=4 * 10 * (480 / draws) ** 0.5)             # 99 more where each minute begins anew
+    assert sent == pytest.approx(480, abs=4 * 10 * (480 / draws) ** 0.5)  # 99 more where each minute begins anew
 
 
 def test_erratum_four_bits_everywhere():
@@ -160,7 +169,7 @@ def test_erratum_four_bits_everywhere():
 def test_erratum_activations_left_out():
     """Layer inputs 8.6 GB, logits at 10 B 42.0, one layer 4.3, state 18 B a parameter over 8 GPUs 18.1."""
     given = dict(model="Llama-3.1-8B", tokens=32_768, recompute="layers")
-    shown = calculators.train(**given)
+    shown = training.train(**given)
     least = 32 * 32_768 * 4096 * 2 + 10 * 32_768 * 128_256 + 18 * 8_030_261_248 / 8
     assert shown["values"]["held_bytes"] > least + 4.2e9 and shown["verdicts"][0][0] is not True
 
@@ -173,14 +182,14 @@ def test_erratum_copies_that_no_split_makes():
 
 def test_erratum_a_cache_spread_too_thin():
     """Room beside the weights over cards x latent, and over twice four heads on eight cards; the weights as published, one byte and two."""
-    v3 = calculators.server(model="DeepSeek-V3", accelerator="H200", cards=8, precision="fp8", bytes_per_parameter=1)
-    moe = calculators.server(model="Qwen3-30B-A3B", cards=8)
+    v3 = load.server(model="DeepSeek-V3", accelerator="H200", cards=8, precision="fp8", bytes_per_parameter=1)
+    moe = load.server(model="Qwen3-30B-A3B", cards=8)
     assert v3["values"]["fit"] == int((8 * 141e9 - 671.03e9) // (8 * 8447 * 61 * 576 * 2)) == 96
     assert moe["values"]["fit"] == int((8 * 80e9 - 61.06e9) // (2 * 8447 * 48 * 2 * 4 * 128 * 2)) == 348
 
 
 def test_erratum_praise_of_what_does_not_fit():
-    roofline = calculators.server(model="Llama-3.1-70B")
+    roofline = load.server(model="Llama-3.1-70B")
     assert roofline["text"].startswith("Llama-3.1-70B does not fit one H100 SXM") and "/s" not in roofline["text"]
     assert roofline["values"]["tokens_per_second"] is None and roofline["verdicts"][0][0] is False
     served = calculators.answer("serving", {"model": "Llama-3.1-405B"})

@@ -1,11 +1,14 @@
 """The fact tables and the pages that show them: every row has a source that can be dated, and no row is lost on the way to the page."""
+
 import re
 from pathlib import Path
 
 import nbformat
 import pytest
-from workloads import hardware, models, roofline
-from workloads.tables import table
+
+from workloads.facts import accelerators, models
+from workloads.facts.tables import table
+from workloads.times import roofline
 
 ROOT = Path(__file__).parents[1]
 TABLES = sorted(p.stem for p in (ROOT / "lib/workloads/data").glob("*.tsv"))
@@ -56,8 +59,11 @@ def test_every_row_names_a_source(name):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_source_can_be_dated(name):
     """By a day, a commit, a version, or the entry of the bibliography that it is a key of; the book's own values are in its history."""
-    undated = [row for row in table(name)
-               if not (DATED.search("\t".join(row.values())) or row.get("source") in KEYS or row.get("document") == "this book")]
+    undated = [
+        row
+        for row in table(name)
+        if not (DATED.search("\t".join(row.values())) or row.get("source") in KEYS or row.get("document") == "this book")
+    ]
     assert undated == []
 
 
@@ -85,15 +91,16 @@ def test_dense_and_sparse_rates_stand_in_tables_of_their_own():
     head = next(line for line in lines if line[0] == "one GPU")
     assert not any("sparse" in cell for cell in head)
     rates = {p.lower(): cell for cell in head if "ridge" not in cell for p in re.findall(r"[BTF][FP]\d+", cell)}
-    for name, card in hardware.accelerators().items():
+    for name, card in accelerators.accelerators().items():
         line = dict(zip(head, next(line for line in lines if line[0] == name)))
         assert float(line["GB"].replace(",", "")) == card.memory_bytes / 1e9
         assert float(line["GiB"].replace(",", "")) == pytest.approx(card.memory_bytes / 2**30, rel=1e-3)
         assert {p: float(line[cell].replace(",", "")) for p, cell in rates.items() if line[cell] != "-"} == pytest.approx(
-            {p: rate / 1e12 for p, rate in card.peaks.items()}, rel=1e-3)
+            {p: rate / 1e12 for p, rate in card.peaks.items()}, rel=1e-3
+        )
         assert float(line["ridge BF16"]) == pytest.approx(roofline.ridge(card.peak("bf16"), card.bandwidth), rel=1e-3)
     at = next(i for i, line in enumerate(lines) if "sparse (TFLOP/s)" in line)
-    sparse = [line for line in lines[at + 2:] if len(line) == len(lines[at])]
+    sparse = [line for line in lines[at + 2 :] if len(line) == len(lines[at])]
     assert len(sparse) == sum(row["sparsity"] == "sparse" for row in table("hardware"))
     assert [float(line[-1]) for line in sparse] == pytest.approx([2] * len(sparse), rel=1e-3)
 

@@ -1,15 +1,18 @@
 """The fact tables are complete and agree with what vendors and publishers print."""
+
 import re
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 import sympy
-from workloads import tables
-from workloads.hardware import Accelerator, accelerator, accelerators
-from workloads.models import Model, RecurrentModel, active_parameters, matrices, model, models, parameters
-from workloads.records import measurements
-from workloads.tables import base_value, table
+
+from workloads.counts.parameter_counts import active_parameters, matrices, parameters
+from workloads.facts import tables
+from workloads.facts.accelerators import Accelerator, accelerator, accelerators
+from workloads.facts.measurements import measurements
+from workloads.facts.models import Model, RecurrentModel, model, models
+from workloads.facts.tables import base_value, table
 
 TRANSFORMERS = [name for name, m in models().items() if isinstance(m, Model)]
 TINY = dict(layers=2, hidden=6, heads=4, kv_heads=2, head_dim=3, ffn=5, vocab=7)
@@ -59,6 +62,7 @@ def test_a_prefix_that_is_not_known_is_refused_and_not_taken_as_one():
 
 # Hardware
 
+
 def test_every_card_has_memory_bandwidth_and_a_dense_bf16_peak():
     for card in accelerators().values():
         assert card.memory_bytes == int(card.label.split()[0]) * 10**9
@@ -66,10 +70,17 @@ def test_every_card_has_memory_bandwidth_and_a_dense_bf16_peak():
         assert card.source
 
 
-@pytest.mark.parametrize("name, memory, bandwidth, bf16", [
-    ("H100 SXM", 80e9, 3.35e12, 989.4e12), ("H200", 141e9, 4.8e12, 989.4e12), ("H800", 80e9, 3.35e12, 989.4e12),
-    ("A100 80GB", 80e9, 2.039e12, 312e12), ("RTX PRO 6000 Blackwell Workstation", 96e9, 1.792e12, 503.8e12), ("B200", 180e9, 8e12, 2250e12),
-])
+@pytest.mark.parametrize(
+    "name, memory, bandwidth, bf16",
+    [
+        ("H100 SXM", 80e9, 3.35e12, 989.4e12),
+        ("H200", 141e9, 4.8e12, 989.4e12),
+        ("H800", 80e9, 3.35e12, 989.4e12),
+        ("A100 80GB", 80e9, 2.039e12, 312e12),
+        ("RTX PRO 6000 Blackwell Workstation", 96e9, 1.792e12, 503.8e12),
+        ("B200", 180e9, 8e12, 2250e12),
+    ],
+)
 def test_cards_as_sold(name, memory, bandwidth, bf16):
     card = accelerator(name)
     assert (card.memory_bytes, card.bandwidth, card.peak("bf16")) == (memory, bandwidth, bf16)
@@ -79,7 +90,7 @@ def test_fp8_is_twice_bf16_where_a_card_has_it():
     both = [card for card in accelerators().values() if "fp8" in card.peaks]
     assert len(both) == 5 and "fp8" not in accelerator("A100 80GB").peaks
     for card in both:
-        assert card.peak("fp8") == pytest.approx(2 * card.peak("bf16"), abs=0.15e12)     # printed to 0.1 TFLOP/s
+        assert card.peak("fp8") == pytest.approx(2 * card.peak("bf16"), abs=0.15e12)  # printed to 0.1 TFLOP/s
         assert card.peak("fp16") == card.peak("bf16")
 
 
@@ -95,7 +106,7 @@ def test_sparse_rates_are_twice_the_dense_ones_and_never_a_peak():
 def test_peaks_follow_from_units_and_clock():
     assert accelerator("H100 SXM").peak() == pytest.approx(132 * 1.83e9 * 4096, rel=1e-4)
     assert accelerator("RTX PRO 6000 Blackwell Workstation").peak() == pytest.approx(188 * 512 * 2 * 2.617e9, rel=1e-4)
-    assert accelerator("RTX PRO 6000 Blackwell Workstation").peak() == pytest.approx(4000e12 / 8, rel=0.01)      # announced: FP4, sparse
+    assert accelerator("RTX PRO 6000 Blackwell Workstation").peak() == pytest.approx(4000e12 / 8, rel=0.01)  # announced: FP4, sparse
     assert accelerator("A100 80GB").peak() == pytest.approx(108 * 1.41e9 * 2048, rel=1e-3)
 
 
@@ -124,6 +135,7 @@ def test_the_known_cards_cannot_be_changed_from_outside():
 
 
 # Models
+
 
 @pytest.mark.parametrize("name", [name for name in TRANSFORMERS if models()[name].published_parameters % 10**9])
 def test_computed_totals_equal_the_published_ones(name):
@@ -194,7 +206,9 @@ def parameters_by_listing(m):
 
 
 SHAPES = [
-    Model("gqa", **TINY), Model("tied, bias", **TINY, tied=True, qkv_bias=True), Model("norms", **TINY, qk_norm=True),
+    Model("gqa", **TINY),
+    Model("tied, bias", **TINY, tied=True, qkv_bias=True),
+    Model("norms", **TINY, qk_norm=True),
     Model("mla", 3, 10, 4, 4, 2, 6, 11, latent=5, rope_dim=1, query_rank=3, value_dim=4),
     Model("mla without query rank", 3, 10, 4, 4, 2, 6, 11, latent=5, rope_dim=1),
     Model("experts", 4, 10, 4, 1, 2, 6, 11, experts=5, active_experts=2, expert_ffn=3, shared_experts=1, dense_layers=1),
@@ -230,23 +244,36 @@ def test_parameters_of_a_symbolic_shape_are_its_polynomial():
     layers, hidden, vocab = sympy.symbols("L h V", positive=True, integer=True)
     shape = Model("symbolic", layers, hidden, 4, 2, 3, 5, vocab)
     total = parameters(shape).total
-    layer = hidden * 12 + 2 * hidden * 6 + 12 * hidden + 3 * 5 * hidden + 2 * hidden       # Q, K and V, output, FFN, norms
+    layer = hidden * 12 + 2 * hidden * 6 + 12 * hidden + 3 * 5 * hidden + 2 * hidden  # Q, K and V, output, FFN, norms
     assert sympy.expand(total - (2 * vocab * hidden + layers * layer + hidden)) == 0
     assert total.subs({layers: 2, hidden: 6, vocab: 7}) == parameters(Model("same", **TINY)).total
 
 
-@pytest.mark.parametrize("change, name", [
-    ({"layers": 0}, "layers"), ({"layers": 2.5}, "layers"), ({"hidden": -1}, "hidden"), ({"heads": True}, "heads"),
-    ({"vocab": None}, "vocab"),
-    ({"kv_heads": 3}, "heads"), ({"ffn": 0}, "ffn"), ({"tied": "yes"}, "tied"), ({"head_dim": float("nan")}, "head_dim"),
-    ({"expert_ffn": 4}, "experts"), ({"shared_experts": 1}, "experts must be above 0"), ({"dense_layers": 1}, "experts must be above 0"),
-    ({"experts": 4}, "active_experts"),
-    ({"experts": 4, "active_experts": 5, "expert_ffn": 2}, "active_experts"),
-    ({"experts": 4, "active_experts": 2}, "expert_ffn"),
-    ({"experts": 4, "active_experts": 2, "expert_ffn": 2, "dense_layers": 3}, "dense_layers"),
-    ({"rope_dim": 2}, "latent"), ({"latent": 2}, "kv_heads"), ({"latent": 2, "kv_heads": 4, "qk_norm": True}, "latent"),
-    ({"published_parameters": -1}, "published_parameters"),
-])
+@pytest.mark.parametrize(
+    "change, name",
+    [
+        ({"layers": 0}, "layers"),
+        ({"layers": 2.5}, "layers"),
+        ({"hidden": -1}, "hidden"),
+        ({"heads": True}, "heads"),
+        ({"vocab": None}, "vocab"),
+        ({"kv_heads": 3}, "heads"),
+        ({"ffn": 0}, "ffn"),
+        ({"tied": "yes"}, "tied"),
+        ({"head_dim": float("nan")}, "head_dim"),
+        ({"expert_ffn": 4}, "experts"),
+        ({"shared_experts": 1}, "experts must be above 0"),
+        ({"dense_layers": 1}, "experts must be above 0"),
+        ({"experts": 4}, "active_experts"),
+        ({"experts": 4, "active_experts": 5, "expert_ffn": 2}, "active_experts"),
+        ({"experts": 4, "active_experts": 2}, "expert_ffn"),
+        ({"experts": 4, "active_experts": 2, "expert_ffn": 2, "dense_layers": 3}, "dense_layers"),
+        ({"rope_dim": 2}, "latent"),
+        ({"latent": 2}, "kv_heads"),
+        ({"latent": 2, "kv_heads": 4, "qk_norm": True}, "latent"),
+        ({"published_parameters": -1}, "published_parameters"),
+    ],
+)
 def test_an_impossible_shape_is_refused(change, name):
     with pytest.raises(ValueError, match=name):
         Model("mine", **TINY | change)
@@ -267,6 +294,7 @@ def test_a_recurrent_model_has_no_attention_matrices():
 
 
 # Measurements
+
 
 def test_rate_and_utilisation_of_llama_3_agree_within_rounding():
     for item in ("8,192 GPUs", "16,384 GPUs", "16,384 GPUs, long context"):

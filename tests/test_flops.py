@@ -1,4 +1,5 @@
 """FLOP counts against loops that multiply one pair of numbers at a time, worked values, and laws."""
+
 from dataclasses import astuple, replace
 from fractions import Fraction
 
@@ -7,14 +8,17 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads.flops import Flops, attention_flops_per_pair, decode_step, forward, pairs, rule_2n, rule_4n, rule_6n, training
-from workloads.models import Model, active_parameters, model, parameters
+
+from workloads.counts.flops import Flops, attention_flops_per_pair, decode_step, forward, pairs, rule_2n, rule_4n, rule_6n, training
+from workloads.counts.parameter_counts import active_parameters, parameters
+from workloads.facts.models import Model, model
 
 QWEN = model("Qwen3-8B")
 COUNTS = st.integers(min_value=1, max_value=4)
 
 
 # An independent oracle: a decoder that multiplies in loops and counts 2 for each multiply-add.
+
 
 class Meter:
     def __init__(self):
@@ -43,10 +47,10 @@ def forward_by_loops(m, new, past, batch, rows, causal, absorbed):
             if m.latent:
                 meter.matmul("projections", new, m.hidden, m.latent + m.rope_dim)
                 for _ in range(m.heads):
-                    if absorbed:            # queries move into the latent's space, results out of it
+                    if absorbed:  # queries move into the latent's space, results out of it
                         meter.matmul("projections", new, m.head_dim, m.latent)
                         meter.matmul("projections", new, m.latent, m.value_dim)
-                    else:                   # every cached latent becomes keys and values
+                    else:  # every cached latent becomes keys and values
                         meter.matmul("projections", past + new, m.latent, m.head_dim)
                         meter.matmul("projections", past + new, m.latent, m.value_dim)
             else:
@@ -74,15 +78,29 @@ def forward_by_loops(m, new, past, batch, rows, causal, absorbed):
 @st.composite
 def shapes(draw):
     kv_heads, head_dim = draw(st.integers(1, 2)), draw(COUNTS)
-    sizes = dict(layers=draw(st.integers(1, 2)), hidden=draw(COUNTS), kv_heads=kv_heads, heads=kv_heads * draw(st.integers(1, 2)),
-                 head_dim=head_dim, ffn=draw(COUNTS), vocab=draw(COUNTS), tied=draw(st.booleans()))
+    sizes = dict(
+        layers=draw(st.integers(1, 2)),
+        hidden=draw(COUNTS),
+        kv_heads=kv_heads,
+        heads=kv_heads * draw(st.integers(1, 2)),
+        head_dim=head_dim,
+        ffn=draw(COUNTS),
+        vocab=draw(COUNTS),
+        tied=draw(st.booleans()),
+    )
     if draw(st.booleans()):
-        sizes |= dict(kv_heads=sizes["heads"], latent=draw(COUNTS), rope_dim=draw(COUNTS), query_rank=draw(st.integers(0, 2)),
-                      value_dim=draw(COUNTS))
+        sizes |= dict(
+            kv_heads=sizes["heads"], latent=draw(COUNTS), rope_dim=draw(COUNTS), query_rank=draw(st.integers(0, 2)), value_dim=draw(COUNTS)
+        )
     if draw(st.booleans()):
         experts = draw(st.integers(1, 3))
-        sizes |= dict(experts=experts, active_experts=draw(st.integers(1, experts)), expert_ffn=draw(COUNTS),
-                      shared_experts=draw(st.integers(0, 1)), dense_layers=draw(st.integers(0, sizes["layers"])))
+        sizes |= dict(
+            experts=experts,
+            active_experts=draw(st.integers(1, experts)),
+            expert_ffn=draw(COUNTS),
+            shared_experts=draw(st.integers(0, 1)),
+            dense_layers=draw(st.integers(0, sizes["layers"])),
+        )
     return Model("drawn", **sizes)
 
 
@@ -104,16 +122,17 @@ def test_decode_step_equals_counting_every_multiply_add(shape, past, batch):
 @given(COUNTS, COUNTS, COUNTS)
 def test_a_backward_pass_repeats_each_product_twice(rows, inner, columns):
     meter = Meter()
-    meter.matmul("head", rows, inner, columns)          # Y = X W
+    meter.matmul("head", rows, inner, columns)  # Y = X W
     once = meter.flops["head"]
-    meter.matmul("head", rows, columns, inner)          # dX = dY W^T
-    meter.matmul("head", inner, rows, columns)          # dW = X^T dY
+    meter.matmul("head", rows, columns, inner)  # dX = dY W^T
+    meter.matmul("head", inner, rows, columns)  # dW = X^T dY
     only_a_head = Model("head", 1, inner, 1, 1, 1, 1, columns)
     assert training(only_a_head, rows).forward.head == once == 2 * rows * inner * columns
     assert training(only_a_head, rows).backward.head == meter.flops["head"] - once
 
 
 # Pairs
+
 
 @pytest.mark.parametrize("new, past, causal", [(n, p, c) for n in range(6) for p in range(4) for c in (True, False)])
 def test_pairs_equal_enumeration(new, past, causal):
@@ -140,6 +159,7 @@ def test_packed_documents_have_fewer_pairs_than_one_long_one():
 
 # Worked values of Qwen3-8B: 36 layers, hidden 4096, 32 query heads of 128, vocabulary 151,936
 
+
 def test_flops_per_pair():
     assert attention_flops_per_pair(QWEN) == 36 * 32 * (2 * 128 + 2 * 128) == 589_824
 
@@ -154,9 +174,9 @@ def test_prefill_by_component():
     assert once.layers + once.head == once.total and once.scores + once.values == once.attention
 
 
-@pytest.mark.parametrize("new, past, head, tera", [
-    (1279, 0, "all", 19.841999), (1024, 0, "last", 14.535716), (2048, 6144, "last", 37.110366),
-])
+@pytest.mark.parametrize(
+    "new, past, head, tera", [(1279, 0, "all", 19.841999), (1024, 0, "last", 14.535716), (2048, 6144, "last", 37.110366)]
+)
 def test_forward_anchors(new, past, head, tera):
     assert round(forward(QWEN, new, past, head=head).total / 1e12, 6) == tera
 
@@ -191,7 +211,7 @@ def test_counting_recomputation_adds_to_the_total():
     none, more = (training(QWEN, 512, batch=3, recompute=r) for r in ("nothing", "layers"))
     assert none.recomputed.total == 0
     assert more.total - none.total == more.forward.layers == 3 * forward(QWEN, 512, head=0).total
-    experts = training(model("Qwen3-30B-A3B"), 512, recompute="layers")         # refused is only what experts make wrong
+    experts = training(model("Qwen3-30B-A3B"), 512, recompute="layers")  # refused is only what experts make wrong
     assert experts.recomputed.total == experts.forward.layers
 
 
@@ -200,10 +220,11 @@ def test_a_decode_step_of_mla_meets_the_latent_itself():
     assert attention_flops_per_pair(v3, absorbed=True) == 2 * 61 * 128 * (576 + 512)
     assert attention_flops_per_pair(v3) == 2 * 61 * 128 * (192 + 128)
     assert decode_step(v3, 4096) == forward(v3, 1, 4096, head="last", absorbed=True)
-    assert decode_step(v3, 4096).total < forward(v3, 1, 4096, head="last").total / 50      # expanding 4096 latents again costs more
+    assert decode_step(v3, 4096).total < forward(v3, 1, 4096, head="last").total / 50  # expanding 4096 latents again costs more
 
 
 # Laws
+
 
 @settings(deadline=None)
 @given(shapes(), COUNTS, COUNTS, st.integers(0, 5))
@@ -247,12 +268,13 @@ def test_without_attention_the_itemised_count_is_2n_of_the_weights_in_products(s
 def test_rules_and_the_gap_to_the_itemised_count():
     assert rule_6n(8_190_735_360, 8192) == 402_591_024_414_720
     gap = training(QWEN, 8192).total - rule_6n(8_190_735_360, 8192)
-    assert gap == 59_380_875_657_216 - 6 * 8192 * (622_329_856 + 308_224)      # attention in; embedding table and norms out
+    assert gap == 59_380_875_657_216 - 6 * 8192 * (622_329_856 + 308_224)  # attention in; embedding table and norms out
     assert gap / rule_6n(8_190_735_360, 8192) == pytest.approx(0.0714794, abs=1e-6)
     assert rule_2n(8e9, 512 * 1024) == 8.388608e15 and rule_2n(3, 5) + rule_4n(3, 5) == rule_6n(3, 5) == 90
 
 
 # Symbols and arrays
+
 
 def test_symbols_pass_and_give_the_polynomial():
     n, p, b = sympy.symbols("n p B", positive=True, integer=True)
@@ -279,7 +301,8 @@ def test_arrays_give_what_scalars_give():
         array = forward(QWEN, new, past, batch=3, head="last", causal=causal)
         for i in range(3):
             assert tuple(part[i] if numpy.ndim(part) else part for part in astuple(array)) == astuple(
-                forward(QWEN, int(new[i]), int(past[i]), 3, "last", causal))
+                forward(QWEN, int(new[i]), int(past[i]), 3, "last", causal)
+            )
     assert list(training(QWEN, new, recompute="stop early").total) == [training(QWEN, int(n), recompute="stop early").total for n in new]
 
 
@@ -288,7 +311,7 @@ def test_whole_number_arrays_do_not_overflow():
     exact = [forward(QWEN, int(n)).total for n in new]
     assert min(exact) > 2**64
     assert forward(QWEN, new).total == pytest.approx(exact, rel=1e-12)
-    assert forward(QWEN, new[0]).total == exact[0]          # a NumPy scalar becomes an exact integer
+    assert forward(QWEN, new[0]).total == exact[0]  # a NumPy scalar becomes an exact integer
 
 
 def test_a_fractional_past_is_a_mean():
@@ -298,21 +321,38 @@ def test_a_fractional_past_is_a_mean():
 
 # Refusals
 
-@pytest.mark.parametrize("call, name", [
-    (lambda: pairs(-1), "new"), (lambda: pairs(1.5), "new"), (lambda: pairs(3, past=-1), "past"),
-    (lambda: pairs(3, past=float("nan")), "past"),
-    (lambda: forward(QWEN, 0), "new"), (lambda: forward(QWEN, 8, batch=0), "batch"), (lambda: forward(QWEN, 8, past=-2), "past"),
-    (lambda: forward(QWEN, 8, head="first"), "head"), (lambda: forward(QWEN, 8, head=9), "head"),
-    (lambda: forward(QWEN, 8, head=-1), "head"),
-    (lambda: forward(QWEN, True), "new"), (lambda: forward(QWEN, "8"), "new"), (lambda: forward(QWEN, float("inf")), "new"),
-    (lambda: forward(QWEN, 8, absorbed=True), "absorbed"), (lambda: attention_flops_per_pair(QWEN, absorbed=True), "absorbed"),
-    (lambda: forward(model("RWKV-7-2.9B"), 8), "model"), (lambda: decode_step(model("Mamba-2-2.7B"), 8), "model"),
-    (lambda: forward("Qwen3-8B", 8), "model"),
-    (lambda: decode_step(QWEN, -1), "past"), (lambda: training(QWEN, 8, recompute="everything"), "recompute"),
-    (lambda: training(model("Qwen3-30B-A3B"), 8, recompute="stop early"), "recompute"),
-    (lambda: rule_2n(0, 8), "parameters"), (lambda: rule_4n(8, -1), "tokens"), (lambda: rule_6n(float("nan"), 8), "parameters"),
-    (lambda: forward(QWEN, numpy.array([4, 0])), "new"), (lambda: forward(QWEN, numpy.array([4.0, numpy.nan])), "new"),
-])
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: pairs(-1), "new"),
+        (lambda: pairs(1.5), "new"),
+        (lambda: pairs(3, past=-1), "past"),
+        (lambda: pairs(3, past=float("nan")), "past"),
+        (lambda: forward(QWEN, 0), "new"),
+        (lambda: forward(QWEN, 8, batch=0), "batch"),
+        (lambda: forward(QWEN, 8, past=-2), "past"),
+        (lambda: forward(QWEN, 8, head="first"), "head"),
+        (lambda: forward(QWEN, 8, head=9), "head"),
+        (lambda: forward(QWEN, 8, head=-1), "head"),
+        (lambda: forward(QWEN, True), "new"),
+        (lambda: forward(QWEN, "8"), "new"),
+        (lambda: forward(QWEN, float("inf")), "new"),
+        (lambda: forward(QWEN, 8, absorbed=True), "absorbed"),
+        (lambda: attention_flops_per_pair(QWEN, absorbed=True), "absorbed"),
+        (lambda: forward(model("RWKV-7-2.9B"), 8), "model"),
+        (lambda: decode_step(model("Mamba-2-2.7B"), 8), "model"),
+        (lambda: forward("Qwen3-8B", 8), "model"),
+        (lambda: decode_step(QWEN, -1), "past"),
+        (lambda: training(QWEN, 8, recompute="everything"), "recompute"),
+        (lambda: training(model("Qwen3-30B-A3B"), 8, recompute="stop early"), "recompute"),
+        (lambda: rule_2n(0, 8), "parameters"),
+        (lambda: rule_4n(8, -1), "tokens"),
+        (lambda: rule_6n(float("nan"), 8), "parameters"),
+        (lambda: forward(QWEN, numpy.array([4, 0])), "new"),
+        (lambda: forward(QWEN, numpy.array([4.0, numpy.nan])), "new"),
+    ],
+)
 def test_impossible_work_is_refused_by_name(call, name):
     with pytest.raises(ValueError, match=name):
         call()

@@ -5,14 +5,17 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import arrivals, flops, fluid, hardware, memory, models
-from workloads.fluid import Piece
-from workloads.requests import Request
+
+from workloads.counts import flops, memory
+from workloads.counts.request_tokens import Request
+from workloads.facts import accelerators, models
+from workloads.serving import arrivals, fluid
+from workloads.serving.fluid import Piece
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
 FIRST = arrivals.Window(60, 4, ((LONG_INPUT, 9), (LONG_OUTPUT, 1)))
 SECOND = arrivals.Window(60, 4, ((LONG_INPUT, 1), (LONG_OUTPUT, 9)))
-CARD, QWEN = hardware.accelerator("RTX PRO 6000 Blackwell Workstation"), models.model("Qwen3-8B")
+CARD, QWEN = accelerators.accelerator("RTX PRO 6000 Blackwell Workstation"), models.model("Qwen3-8B")
 
 whole_pieces = st.lists(st.builds(Piece, st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
 
@@ -119,12 +122,23 @@ def test_a_queue_that_does_not_shrink_never_drains():
     assert fluid.path_until_empty([Piece(1, 0, 0)], service_rate=0) == [(0, 0), (1, 0)]
 
 
-@pytest.mark.parametrize("call", [
-    lambda: Piece(-1, 1, 1), lambda: Piece(1, -1, 1), lambda: Piece(1, 1, float("inf")), lambda: fluid.next_backlog(-1, 1, 1),
-    lambda: fluid.burst_backlog(1, 1, -1), lambda: fluid.backlog_at([(0, 0), (1, 1)], 2), lambda: fluid.backlog_path([], start=-1),
-    lambda: fluid.decode_rate(CARD, QWEN, 0, 10), lambda: fluid.decode_rate(CARD, QWEN, 1, -10),
-    lambda: fluid.decode_rate(CARD, QWEN, 1, 10, cards=0),
-    lambda: fluid.decode_rate(CARD, QWEN, 1, 10, mbu=1.1), lambda: fluid.decode_pieces([FIRST, SECOND], [1])])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Piece(-1, 1, 1),
+        lambda: Piece(1, -1, 1),
+        lambda: Piece(1, 1, float("inf")),
+        lambda: fluid.next_backlog(-1, 1, 1),
+        lambda: fluid.burst_backlog(1, 1, -1),
+        lambda: fluid.backlog_at([(0, 0), (1, 1)], 2),
+        lambda: fluid.backlog_path([], start=-1),
+        lambda: fluid.decode_rate(CARD, QWEN, 0, 10),
+        lambda: fluid.decode_rate(CARD, QWEN, 1, -10),
+        lambda: fluid.decode_rate(CARD, QWEN, 1, 10, cards=0),
+        lambda: fluid.decode_rate(CARD, QWEN, 1, 10, mbu=1.1),
+        lambda: fluid.decode_pieces([FIRST, SECOND], [1]),
+    ],
+)
 def test_impossible_input_is_refused(call):
     with pytest.raises(ValueError):
         call()
@@ -153,14 +167,21 @@ def test_worked_example_3_1():
     assert path[2] == (120, pytest.approx((7471.2 - rate) * 60))
     assert path[3] == (pytest.approx(120 + (7471.2 - rate) * 60 / rate), 0)
     assert [round(rate / 2, 2), round(rate, 2), round(7471.2 - rate, 2), round(path[2][1]), round(path[3][0] - 120, 2)] == [
-        2795.66, 5591.33, 1879.87, 112792, 20.17]                     # as printed
+        2795.66,
+        5591.33,
+        1879.87,
+        112792,
+        20.17,
+    ]  # as printed
 
 
 def test_printed_rate_needs_the_written_entry_the_embedding_row_and_the_rounded_context():
     printed, moved = 2795.66, step_bytes_by_hand(64, 2742)
-    near = {"all three": 64 / (moved / 1792e9),
-            "without entry and row": 64 / ((moved - 64 * (147456 + 8192)) / 1792e9),
-            "unrounded context": 64 / (step_bytes_by_hand(64, (255 * 8319 + 2047 * 2047) / 2302) / 1792e9)}
+    near = {
+        "all three": 64 / (moved / 1792e9),
+        "without entry and row": 64 / ((moved - 64 * (147456 + 8192)) / 1792e9),
+        "unrounded context": 64 / (step_bytes_by_hand(64, (255 * 8319 + 2047 * 2047) / 2302) / 1792e9),
+    }
     assert [name for name, rate in near.items() if abs(rate - printed) <= 0.005] == ["all three"]
 
 
@@ -176,7 +197,7 @@ def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
 
 def test_rate_is_bounded_by_memory_at_small_batches_and_by_arithmetic_at_huge_ones():
     assert fluid.decode_rate(CARD, QWEN, 1, 0) == pytest.approx(CARD.bandwidth / memory.decode_traffic(QWEN, 0).total)
-    crowd = 100_000                                                    # with no context to read, arithmetic is what is left
+    crowd = 100_000  # with no context to read, arithmetic is what is left
     assert fluid.decode_rate(CARD, QWEN, crowd, 0) == pytest.approx(CARD.peak("bf16") / flops.decode_step(QWEN, 0).total, rel=1e-9)
 
 
@@ -198,7 +219,7 @@ def test_a_rate_is_refused_where_one_card_does_not_hold_weights_and_cache():
         fluid.decode_rate(CARD, QWEN, 1, 539_948)
     with pytest.raises(ValueError, match=r"^batch x past"):
         fluid.decode_rate(CARD, QWEN, numpy.array([1, 2, 600]), 1000)
-    for cards in (1, 9):                                               # nine cards are nine copies, none of which fits
+    for cards in (1, 9):  # nine cards are nine copies, none of which fits
         with pytest.raises(ValueError, match=r"^model must fit .* got Llama-3.1-405B with 811,706,777,600 B .* at least 9$"):
             fluid.decode_rate(CARD, models.model("Llama-3.1-405B"), 1, 10, cards)
 
@@ -206,12 +227,12 @@ def test_a_rate_is_refused_where_one_card_does_not_hold_weights_and_cache():
 def test_a_backlog_that_empties_with_its_piece_has_one_corner_there():
     assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=120) == [(0, 120), (60, 0)]
     assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=119) == [(0, 119), (59.5, 0), (60, 0)]
-    assert fluid.backlog_at([(0, 0), (60, 120), (60, 30)], 60) == 120           # a jump is seen from before it
+    assert fluid.backlog_at([(0, 0), (60, 120), (60, 30)], 60) == 120  # a jump is seen from before it
     assert fluid.peak([(0, 1), (1, 4), (2, 4), (3, 0)]) == (1, 4)
 
 
 def test_equal_rates_serve_all_and_keep_the_backlog():
     assert fluid.work([fluid.Piece(60, 3, 3)]) == (180, 180, 0)
     assert fluid.work([fluid.Piece(60, 3, 3)], start=10) == (180, 180, 10)
-    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 3, start=90) == 30       # worked off at the very end of the piece
-    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 1, start=93) == 33       # 3 more at 1 a second behind it
+    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 3, start=90) == 30  # worked off at the very end of the piece
+    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 1, start=93) == 33  # 3 more at 1 a second behind it

@@ -24,30 +24,24 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from workloads import (
-    arrivals,
-    attempts,
-    budgets,
-    ced,
-    decision,
+
+from workloads.costs import attempts
+from workloads.counts import (
+    backpropagation,
     diffusion,
-    fluid,
-    hardware,
-    memory,
-    metrics,
-    models,
-    replay,
-    requests,
-    rlcycle,
-    rlstep,
-    scaling,
-    serving,
-    steptime,
-    streaming,
-    taskgraph,
-    training,
+    encoder_decoder,
+    mixture_of_experts,
+    request_tokens,
+    speech,
+    training_memory,
+    transformer_graph,
     vision,
 )
+from workloads.facts import accelerators, models
+from workloads.learning import lifetime, scaling
+from workloads.learning.rl import configuration, phases, price, round_schedule
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
+from workloads.times import taskgraph
 
 LIBRARY = Path(__file__).parents[1] / "lib/workloads"
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -78,8 +72,8 @@ big = st.one_of(st.integers(1, 10**6), st.floats(1e-3, 1e9, allow_subnormal=Fals
 unit = st.floats(0.1, 10)
 share = st.one_of(st.just(1), st.floats(1e-3, 1))
 few = st.integers(1, 8)
-request = st.builds(requests.Request, st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**5))
-small_request = st.builds(requests.Request, st.integers(1, 50), st.integers(1, 20))
+request = st.builds(request_tokens.Request, st.integers(1, 10**5), st.integers(1, 10**4), st.integers(0, 10**5))
+small_request = st.builds(request_tokens.Request, st.integers(1, 50), st.integers(1, 20))
 mix = st.lists(st.tuples(request, st.integers(1, 9)), min_size=1, max_size=3).map(tuple)
 lists = lambda of, least=1, most=5: st.lists(of, min_size=least, max_size=most)
 times = lists(st.floats(0, 1e6, allow_subnormal=False)).map(sorted)
@@ -126,9 +120,9 @@ recurrent = st.builds(
     models.RecurrentModel, st.just("made"), *[st.integers(1, 5000)] * 6, st.integers(0, 5000), st.integers(1, 4), st.integers(1, 10**12)
 )
 card = st.builds(
-    lambda m, b, p: hardware.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
+    lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
-events = st.builds(lambda t, n: metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
+events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
 piece = st.builds(fluid.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
 window = st.builds(arrivals.Window, st.floats(0, 1e4), st.floats(0, 1e3), mix)
@@ -148,9 +142,9 @@ stages = lists(st.floats(0, 1e6, allow_subnormal=False)).flatmap(
 )
 roles = st.builds(
     lambda a, b, c: (
-        rlcycle.Role("rollout", a, (rlcycle.CARRIED,), ("responses",)),
-        rlcycle.Role("reward", b, ("responses",), ("rewards",)),
-        rlcycle.Role("learner", c, ("responses", "rewards"), (rlcycle.CARRIED,)),
+        round_schedule.Role("rollout", a, (round_schedule.CARRIED,), ("responses",)),
+        round_schedule.Role("reward", b, ("responses",), ("rewards",)),
+        round_schedule.Role("learner", c, ("responses", "rewards"), (round_schedule.CARRIED,)),
     ),
     *[st.floats(0, 1e4)] * 3,
 )
@@ -178,18 +172,18 @@ step_fields = dict(
     capacity=st.sampled_from(["waves", "ignored"]),
     epochs=few,
 )
-rl_step = st.builds(rlstep.RLStep, **step_fields)
-breakdown = st.builds(rlstep.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(rlstep.step)
-engine = st.builds(serving.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
+rl_step = st.builds(configuration.RLStep, **step_fields)
+breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
+engine = st.builds(simulation.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
-    steptime.StepTime, *[st.floats(1, 1e6)] * 6, st.just(1e9), st.just(1e9), share, share, st.sampled_from(["sum", "max"])
+    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, st.just(1e9), st.just(1e9), share, share, st.sampled_from(["sum", "max"])
 )
-short = st.builds(requests.Request, st.integers(1, 20), st.integers(1, 19))
+short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
-run = st.builds(serving.serve, load, engine, step_time)
+run = st.builds(simulation.serve, load, engine, step_time)
 measured = st.builds(replay.Measured, unit, unit, unit, unit, st.integers(0, 9), st.just((1, 2)))
 tiny = model_shapes(layers=2, width=4)
-graph = st.builds(training.transformer, tiny, few)
+graph = st.builds(transformer_graph.transformer, tiny, few)
 run_row = st.builds(scaling.TrainingRun, st.just("made"), st.floats(1e6, 1e12), st.floats(1e6, 1e13), unit, st.just("file"))
 
 NOT_POSITIVE, NOT_WHOLE = [0, -1, NAN, INF, -INF, "1", None, True], [-1, 2.5, NAN, INF, "1", None, True]
@@ -251,8 +245,8 @@ KINDS = {  # kind: (valid values, invalid values)
     "of": (st.just(lambda r: r.new), []),
     "times": (times, [[-1, NAN]]),
     "events": (events, []),
-    "objectives": (st.builds(metrics.Objectives, unit, unit, unit), []),
-    "chunk": (st.builds(metrics.Chunk, st.floats(0, 1e6), st.integers(1, 9)), []),
+    "objectives": (st.builds(latency_metrics.Objectives, unit, unit, unit), []),
+    "chunk": (st.builds(latency_metrics.Chunk, st.floats(0, 1e6), st.integers(1, 9)), []),
     "segment": (st.tuples(big, big), []),
     "piece": (piece, []),
     "path": (lists(piece).map(fluid.backlog_path), []),
@@ -260,14 +254,14 @@ KINDS = {  # kind: (valid values, invalid values)
     "stage": (st.builds(taskgraph.Stage, st.sampled_from("abc"), big), []),
     "names": (st.just(["s0"]), [["nobody"]]),
     "parts": (st.just(["attention", "head"]), [["tail"]]),
-    "rates": (st.builds(decision.Rates, st.floats(1e9, 1e15), st.floats(1e9, 1e15), share, share), []),
-    "ced": (st.just(ced.DEEPSEEK_V41_FLASH), []),
+    "rates": (st.builds(scoring.Rates, st.floats(1e9, 1e15), st.floats(1e9, 1e15), share, share), []),
+    "ced": (st.just(encoder_decoder.DEEPSEEK_V41_FLASH), []),
     "encoder": (st.just(vision.encoder()), []),
     "image": (st.sampled_from([(640, 640), (32, 64)]), []),
-    "hand_off": (st.builds(vision.HandOff, st.just("x"), big, big), []),
+    "hand_off": (st.builds(disaggregation.HandOff, st.just("x"), big, big), []),
     "image_model": (st.just(diffusion.qwen_image()), []),
-    "speech": (st.just(diffusion.fish_audio()), []),
-    "plays": (st.builds(streaming.playback, times, big, big), []),
+    "speech": (st.just(speech.fish_audio()), []),
+    "plays": (st.builds(playback.playback, times, big, big), []),
     "law": (law, []),
     "uses": (st.just(["fit"]), [["nothing"]]),
     "run": (run, []),
@@ -284,12 +278,12 @@ KINDS = {  # kind: (valid values, invalid values)
     ),
     "mixture": (
         lists(st.tuples(st.integers(1, 9), big, share)).map(
-            lambda kinds: [budgets.TaskType(w / sum(k[0] for k in kinds), c, p) for w, c, p in kinds]
+            lambda kinds: [lifetime.TaskType(w / sum(k[0] for k in kinds), c, p) for w, c, p in kinds]
         ),
-        [[], [budgets.TaskType(0.5, 1)]],
+        [[], [lifetime.TaskType(0.5, 1)]],
     ),
     "range": (st.tuples(big, big).map(sorted), [(2, 1), (NAN, 1)]),
-    "expert_layers": (st.sampled_from(["DeepSeek V4-Flash", "DeepSeek V4-Pro"]).map(budgets.expert_layers), []),
+    "expert_layers": (st.sampled_from(["DeepSeek V4-Flash", "DeepSeek V4-Pro"]).map(mixture_of_experts.expert_layers), []),
     "engine": (engine, []),
     "step_time": (step_time, []),
     "load": (load, [[]]),
@@ -298,7 +292,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "step": (rl_step, []),
     "step_of": (rl_step.map(lambda s: lambda g: dataclasses.replace(s, gpus_per_copy=g)), []),
     "breakdown": (breakdown, []),
-    "prices": (st.builds(rlstep.Prices, unit, unit, unit), []),
+    "prices": (st.builds(price.Prices, unit, unit, unit), []),
     "sweep": (
         rl_step.map(lambda s: dataclasses.replace(s, capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))),
         [],
@@ -306,7 +300,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "roles": (roles, []),
     "batches": (lists(lists(few, 1, 3), 1, 3), [[], [[]], [[0]], [[1.5]]]),
     "graph": (graph, [()]),
-    "kept": (graph.map(training.lifetimes), []),
+    "kept": (graph.map(backpropagation.lifetimes), []),
     "three": (st.lists(big, min_size=3, max_size=3), [[], [1], [-1, 1, 1], [NAN, 1, 1]]),
     "run_row": (run_row, []),
 }
@@ -476,26 +470,22 @@ def scaled(value, factor):
         return value
     if isinstance(value, (int, float)):
         return value * factor
-    if isinstance(value, hardware.Accelerator):
+    if isinstance(value, accelerators.Accelerator):
         return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peaks={k: v / factor for k, v in value.peaks.items()})
-    if isinstance(value, decision.Rates):
+    if isinstance(value, scoring.Rates):
         return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peak=value.peak / factor)
     if isinstance(value, arrivals.Window):
         return dataclasses.replace(value, seconds=value.seconds * factor, rate=value.rate / factor)
-    if isinstance(value, metrics.Events):
-        return metrics.Events(*(t * factor for t in dataclasses.astuple(value)[:-1]), value.output)
-    if isinstance(value, metrics.Chunk):
+    if isinstance(value, latency_metrics.Events):
+        return latency_metrics.Events(*(t * factor for t in dataclasses.astuple(value)[:-1]), value.output)
+    if isinstance(value, latency_metrics.Chunk):
         return dataclasses.replace(value, time=value.time * factor)
-    if isinstance(value, rlstep.RLStep):
-        units = {**rlstep._POSITIVE, **rlstep._NONNEGATIVE}
+    if isinstance(value, configuration.RLStep):
+        units = {**configuration._POSITIVE, **configuration._NONNEGATIVE}
         given_units = {n: u for n, u in units.items() if "/s" in u or u == "s"}
         return dataclasses.replace(value, **{n: getattr(value, n) * factor ** (1 if u == "s" else -1) for n, u in given_units.items()})
     assert isinstance(value, (list, tuple)), type(value)
-    return (
-        type(value)(*(scaled(v, factor) for v in value))
-        if hasattr(value, "_fields")
-        else type(value)(scaled(v, factor) for v in value)
-    )
+    return type(value)(*(scaled(v, factor) for v in value)) if hasattr(value, "_fields") else type(value)(scaled(v, factor) for v in value)
 
 
 @pytest.mark.parametrize(
@@ -548,31 +538,31 @@ def test_invalid_input_is_refused_by_name(name, arguments, result, argument):
 EXAMPLES = [
     models.model("Qwen3-8B"),
     models.model("Mamba-2-2.7B"),
-    hardware.accelerator("H100 SXM"),
-    requests.Request(8, 4, 2),
-    arrivals.Window(60, 4, ((requests.Request(8, 4), 1),)),
-    arrivals.Client("a", ((requests.Request(8, 4), 1),), (1.0,), 2.0),
-    metrics.Events(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9),
-    metrics.Chunk(1.0, 8),
-    metrics.Objectives(1.0, 0.1, 9.0),
+    accelerators.accelerator("H100 SXM"),
+    request_tokens.Request(8, 4, 2),
+    arrivals.Window(60, 4, ((request_tokens.Request(8, 4), 1),)),
+    arrivals.Client("a", ((request_tokens.Request(8, 4), 1),), (1.0,), 2.0),
+    latency_metrics.Events(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9),
+    latency_metrics.Chunk(1.0, 8),
+    latency_metrics.Objectives(1.0, 0.1, 9.0),
     fluid.Piece(60, 1, 3),
     attempts.Attempts(16, 12, 100),
     taskgraph.Stage("a", 6),
-    rlcycle.Role("a", 6),
+    round_schedule.Role("a", 6),
     scaling.ScalingLaw(1.7, 400, 0.3, 400, 0.3),
     scaling.TrainingRun("a", 1e9, 2e10, 2.5, "file"),
-    budgets.TaskType(0.5, 2.0, 0.5),
-    budgets.expert_layers("DeepSeek V4-Flash"),
+    lifetime.TaskType(0.5, 2.0, 0.5),
+    mixture_of_experts.expert_layers("DeepSeek V4-Flash"),
     vision.encoder(),
     diffusion.qwen_image(),
-    diffusion.fish_audio(),
-    serving.Engine(100),
-    rlstep.RLStep(),
-    steptime.StepTime(1, 1, 1, 1, 1, 1, 1, 1),
-    memory.TrainingBytes(2, 4, 4, 4, 4),
-    decision.Rates(1, 1),
-    training.Weight("W", 7),
-    training.Operation("y", ("x",), training.Weight("W", 7), 770, 55),
+    speech.fish_audio(),
+    simulation.Engine(100),
+    configuration.RLStep(),
+    step_seconds.StepTime(1, 1, 1, 1, 1, 1, 1, 1),
+    training_memory.TrainingBytes(2, 4, 4, 4, 4),
+    scoring.Rates(1, 1),
+    backpropagation.Weight("W", 7),
+    backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
 ]
 
 
@@ -599,7 +589,7 @@ def test_every_checked_shape_has_an_example():
 )
 @pytest.mark.parametrize("bad", [NAN, INF, "1", -1e-3], ids=repr)
 def test_shapes_hold_no_impossible_number(example, field, bad):
-    free = {(scaling.ScalingLaw, "E"), (metrics.Events, "arrival"), (metrics.Chunk, "time")}
+    free = {(scaling.ScalingLaw, "E"), (latency_metrics.Events, "arrival"), (latency_metrics.Chunk, "time")}
     if bad == -1e-3 and (type(example), field) in free:
         pytest.skip("a fit may leave E below 0; a clock may start anywhere")
     with pytest.raises(ValueError, match=" must .*got "):
@@ -613,8 +603,18 @@ def test_shapes_do_not_change_once_made(module):
 
 
 # --------------------------------------------------------------------------------------------------------------------------- edges
-EDGES = {"n0": [0], "n1": [1], "n2": [2], "few": [1], "few0": [0], "nonneg": [0], "share": [1], "share0": [0, 1], "side": [32],
-    "fours": [4]}
+EDGES = {
+    "n0": [0],
+    "n1": [1],
+    "n2": [2],
+    "few": [1],
+    "few0": [0],
+    "nonneg": [0],
+    "share": [1],
+    "share0": [0, 1],
+    "side": [32],
+    "fours": [4],
+}
 EDGES |= {"sixteens": [16], "one_to_four": [1, 4], "chunks": [1], "span": [0], "rate": [0], "hundreds": [9]}
 
 
@@ -634,14 +634,19 @@ def test_the_edge_of_a_domain_belongs_to_it(name, arguments, result, argument, e
 
 
 def test_the_smallest_shapes_are_shapes():
-    one = requests.Request(1, 1, 0)
+    one = request_tokens.Request(1, 1, 0)
     models.Model("m", *[1] * 7)
     models.Model("m", 1, 1, 2, 2, 1, 0, 1, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0)
     models.RecurrentModel("m", *[1] * 6, 0, 0, 1)
     arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
-    metrics.Events(*[0] * 6, 1), metrics.Chunk(0, 1), metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)
-    attempts.Attempts(1, 0, 0), attempts.Attempts(1, 1, 0), taskgraph.Stage("a", 0), rlcycle.Role("a", 0)
-    budgets.TaskType(1, 0, 1), budgets.ExpertLayers("m", *[1] * 5, 0), serving.Engine(*[1] * 5), memory.TrainingBytes(*[0] * 5)
-    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), decision.Rates(1, 1, 1, 1)
-    training.Weight("W", 1), training.Operation("x", flops=0, elements=0), steptime.StepTime(1, 0, 0, 0, 0, 0, 1, 1)
-    rlstep.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)
+    latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)
+    attempts.Attempts(1, 0, 0), attempts.Attempts(1, 1, 0), taskgraph.Stage("a", 0), round_schedule.Role("a", 0)
+    (
+        lifetime.TaskType(1, 0, 1),
+        mixture_of_experts.ExpertLayers("m", *[1] * 5, 0),
+        simulation.Engine(*[1] * 5),
+        training_memory.TrainingBytes(*[0] * 5),
+    )
+    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), scoring.Rates(1, 1, 1, 1)
+    backpropagation.Weight("W", 1), backpropagation.Operation("x", flops=0, elements=0), step_seconds.StepTime(1, 0, 0, 0, 0, 0, 1, 1)
+    configuration.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)

@@ -1,4 +1,5 @@
 """The glossary: in order, each word on the page that it names; and the definitions in place, on the built pages and in a browser."""
+
 import re
 import sys
 from collections import Counter
@@ -18,12 +19,47 @@ PAGES = [page for page in site_pages() if 'data-means="' in (SITE / page).read_t
 HINT = re.compile(r'<a data-means="([^"]*)" class="wl-term[^"]*" href="([^"#]*)#([^"]*)">(.*?)</a>', re.DOTALL)
 built = pytest.mark.skipif(not PAGES, reason="the site is not built: run `make book`")
 # bold for emphasis, or as the label of a short list
-EMPHASIS = {"memory", "flop count", "v2", "models", "measured", "when", "which steps must wait", "restored", "first", "queues", "prepared",
-            "computes", "returns",
-            "steps", "own", "max", "sum", "bound", "valley", "mooncake trace", "input", "path", "area", "encoder", "decoder", "break even",
-            "filter", "mute",
-            "stop", "release", "bf16 weight", "pairs", "total", "active", "utilisation", "time",
-            "machines or software", "then requests enter", "published figure"}
+EMPHASIS = {
+    "memory",
+    "flop count",
+    "v2",
+    "models",
+    "measured",
+    "when",
+    "which steps must wait",
+    "restored",
+    "first",
+    "queues",
+    "prepared",
+    "computes",
+    "returns",
+    "steps",
+    "own",
+    "max",
+    "sum",
+    "bound",
+    "valley",
+    "mooncake trace",
+    "input",
+    "path",
+    "area",
+    "encoder",
+    "decoder",
+    "break even",
+    "filter",
+    "mute",
+    "stop",
+    "release",
+    "bf16 weight",
+    "pairs",
+    "total",
+    "active",
+    "utilisation",
+    "time",
+    "machines or software",
+    "then requests enter",
+    "published figure",
+}
 
 
 def order(name):
@@ -40,7 +76,7 @@ def test_words_stand_in_the_order_of_the_alphabet_and_once():
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry[0])
 def test_a_word_is_defined_and_stands_on_the_page_it_names(entry):
     names = [line for line in entry if line and line[0] != " "]
-    definition, link = (line.strip() for line in entry[len(names):] if line.strip())
+    definition, link = (line.strip() for line in entry[len(names) :] if line.strip())
     assert definition.endswith(".") and len(definition) < 300
     title, target = re.fullmatch(r"\[(.+)\]\(\.\./(.+\.ipynb)\)", link).groups()
     cells = nbformat.read(ROOT / "book" / target, 4).cells
@@ -68,11 +104,20 @@ def test_everyday_words_are_names_of_the_glossary():
     assert not glossary.EVERYDAY - {name for names in NAMES for name in names}
 
 
-@pytest.mark.parametrize("name, text, found", [
-    ("decode step", "Decode steps read", "Decode steps"),
-    ("decode step", "each decode\nstep", "decode\nstep"), ("policy", "two policies", "policies"),
-    ("MFU", "an mfu", None), ("MFU", "its MFU.", "MFU"), ("batch", "micro-batch", None), ("FLOP", "FLOP/s", None),
-    ("ridge", "bridge", None), ("prefill", "prefilled", None)])
+@pytest.mark.parametrize(
+    "name, text, found",
+    [
+        ("decode step", "Decode steps read", "Decode steps"),
+        ("decode step", "each decode\nstep", "decode\nstep"),
+        ("policy", "two policies", "policies"),
+        ("MFU", "an mfu", None),
+        ("MFU", "its MFU.", "MFU"),
+        ("batch", "micro-batch", None),
+        ("FLOP", "FLOP/s", None),
+        ("ridge", "bridge", None),
+        ("prefill", "prefilled", None),
+    ],
+)
 def test_names_are_found_in_running_text(name, text, found):
     match = re.search(rf"(?<![\w/-]){glossary._pattern(name)}(?![\w/]|-\w)", text)
     assert (match and match[0]) == found
@@ -136,9 +181,10 @@ def test_the_definition_shows_on_hover_stays_under_the_pointer_and_leaves_with_e
             continue
         tab.mouse.move(1, 1)
         links.nth(at).hover(position={"x": 3, "y": 5})
-        tab.wait_for_function("means => !document.getElementById('wl-hint').hidden && "
-                              "document.getElementById('wl-hint').textContent == means",
-                              arg=links.nth(at).get_attribute("data-means"))
+        tab.wait_for_function(
+            "means => !document.getElementById('wl-hint').hidden && document.getElementById('wl-hint').textContent == means",
+            arg=links.nth(at).get_attribute("data-means"),
+        )
         now = box(tab)
         assert now["text"] == links.nth(at).get_attribute("data-means") and now["by"] == links.nth(at).text_content()
         assert now["left"] >= 0 and now["right"] <= 360 and now["wide"] <= 0 and now["top"] >= 0
@@ -192,9 +238,12 @@ def test_the_definition_can_be_read_in_both_themes(tab):
     first.scroll_into_view_if_needed()
     first.hover()
     tab.wait_for_function("!document.getElementById('wl-hint').hidden")
-    assert tab.evaluate("""() => {
+    assert (
+        tab.evaluate("""() => {
       const lum = c => {
         const [r, g, b] = c.match(/[\\d.]+/g).map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
         return .2126 * r + .7152 * g + .0722 * b; };
       const ratio = (a, b) => (Math.max(a, b) + .05) / (Math.min(a, b) + .05), style = getComputedStyle(document.getElementById("wl-hint"));
-      return ratio(lum(style.color), lum(style.backgroundColor)); }""") >= 4.5
+      return ratio(lum(style.color), lum(style.backgroundColor)); }""")
+        >= 4.5
+    )

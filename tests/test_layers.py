@@ -1,84 +1,114 @@
-"""The library's layers: imports only go down, formulas need the standard library alone, and importing it is quick."""
+"""The library's rooms: folders are layers, imports only go down, formulas need the standard library alone, importing it is quick."""
+
 import ast
-import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from workloads import LAYERS
 
-LIBRARY = Path(__file__).parents[1] / "lib" / "workloads"
-# Modules whose subject is another library. Everything else may be called in a browser and needs the standard library only.
-OTHER_LIBRARIES = {"scaling_fit": {"numpy", "scipy"}, "figures": {"matplotlib", "IPython"}, "page": {"IPython"}}
-MODULES = sorted(path.stem for path in LIBRARY.glob("*.py") if path.stem != "__init__")
-SYSTEMS = list(LAYERS).index("systems")
-
-
-def layer(module):
-    return next((i for i, names in enumerate(LAYERS.values()) if module in names), SYSTEMS)
+LIB = Path(__file__).parents[1] / "lib"
+# What a folder may import: itself, the modules at the top of the library that hold no subject, and folders to its left.
+FOLDERS = ("facts", "counts", "times", "costs", "serving", "learning")
+BASE = {"checks", "numeric", "units", "results"}
+ABOVE = {"symbols", "__main__", "__init__"}  # see everything
+SIDES = {("serving", "learning"), ("learning", "serving")}  # two subjects, neither built on the other
+LOADED_WHEN_USED = {"numpy", "scipy", "sympy"}
 
 
-def imports(module):
-    """Modules of the library, and names of other packages, that a module imports anywhere."""
-    own, others = set(), set()
-    for node in ast.walk(ast.parse((LIBRARY / f"{module}.py").read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            own |= {node.module.partition(".")[0]} if node.module else {name.name for name in node.names}
+def modules(package):
+    """{dotted name: path} of a package."""
+    return {".".join(path.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__"): path for path in (LIB / package).rglob("*.py")}
+
+
+LIBRARY, BOOK = modules("workloads"), modules("workloads_book")
+EVERY = {**LIBRARY, **BOOK}
+
+
+def imports(name):
+    """Own modules, and names of other packages, that a module imports anywhere."""
+    path, own, others = EVERY[name], set(), set()
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            others.add(node.module.partition(".")[0])
-        elif isinstance(node, ast.Import):
-            others |= {name.name.partition(".")[0] for name in node.names}
+            base = ".".join(package.split(".")[: len(package.split(".")) - node.level + 1]) if node.level else ""
+            where = ".".join(filter(None, [base, node.module]))
+            found = [f"{where}.{alias.name}" if f"{where}.{alias.name}" in EVERY else where for alias in node.names]
+        else:
+            continue
+        own |= {target for target in found if target in EVERY}
+        others |= {target.partition(".")[0] for target in found if target not in EVERY}
     return own, others
 
 
-def test_the_named_modules_exist():
-    assert set(OTHER_LIBRARIES) | set().union(*LAYERS.values()) <= set(MODULES)
+def room(name):
+    """The folder of a module of the library, or its own name where it stands at the top."""
+    return (name.split(".") + ["__init__"])[1]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_go_down(module):
-    assert [other for other in imports(module)[0] if layer(other) > layer(module)] == []
+def test_the_folders_are_the_layers():
+    held = {path.name for path in (LIB / "workloads").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert held == set(FOLDERS)
+    assert {room(name) for name in LIBRARY} == {*FOLDERS, *BASE, *ABOVE}
 
 
-def test_nothing_is_built_on_a_page_or_on_a_single_calculator():
-    """What shows numbers takes from what counts them; a page takes from the calculators no more than the colours of their plots."""
-    shown = {*LAYERS["calculators"], *LAYERS["page"]}
-    users = {name: sorted(module for module in MODULES if name in imports(module)[0]) for name in shown}
-    assert all(user in shown for those in users.values() for user in those)
-    assert {name: those for name, those in users.items() if name.startswith("calculators")} == {
-        "calculators": [],
-        "calculators_common": ["calculators_load", "calculators_rl", "calculators_tasks", "calculators_training"],
-        **{f"calculators_{part}": ["calculators"] for part in ("load", "rl", "tasks", "training")},
-    }
-    assert users["plot"] == ["calculators_load", "calculators_rl", "calculators_tasks", "calculators_training", "figures"]
-    assert users["page"] == users["answers"] == [] and users["figures"] == users["ledger"] == ["page"]
+@pytest.mark.parametrize("name", sorted(LIBRARY))
+def test_imports_go_down(name):
+    here = room(name)
+    for other in imports(name)[0]:
+        there = room(other)
+        if here in FOLDERS:
+            down = there in BASE or (there in FOLDERS and FOLDERS.index(there) <= FOLDERS.index(here) and (here, there) not in SIDES)
+        else:
+            down = there in BASE or (here in ABOVE and there != "__main__")
+        assert down, f"{name} imports {other}"
+
+
+def test_the_library_knows_nothing_of_the_book():
+    assert [name for name in LIBRARY if any(other.startswith("workloads_book") for other in imports(name)[0])] == []
 
 
 def test_imports_form_no_circle():
-    assert len(list(TopologicalSorter({module: imports(module)[0] for module in MODULES}).static_order())) == len(MODULES)
+    # a package's __init__ stands for what it gathers: modules below it do not wait for it
+    graph = {name: {other for other in imports(name)[0] if EVERY[other].name != "__init__.py"} for name in EVERY}
+    assert len(list(TopologicalSorter(graph).static_order())) == len(EVERY)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_other_libraries_are_imported_only_where_they_are_the_subject(module):
-    assert imports(module)[1] - set(sys.stdlib_module_names) <= OTHER_LIBRARIES.get(module, set())
+@pytest.mark.parametrize("name", sorted(LIBRARY))
+def test_formulas_import_the_standard_library_only(name):
+    assert imports(name)[1] - set(sys.stdlib_module_names) == set()
+
+
+def test_calculators_import_the_standard_library_only():
+    wanted, seen = ["workloads_book.calculators"], set()
+    while wanted:
+        name = wanted.pop()
+        if name not in seen:
+            seen.add(name)
+            own, others = imports(name)
+            wanted += own
+            assert others - set(sys.stdlib_module_names) == set(), name
 
 
 def python(code, *flags):
     return subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
-def test_formulas_run_where_nothing_else_is_installed():
-    lines = [f"import sys; sys.path.insert(0, {str(LIBRARY.parent)!r})"]        # -S: no site-packages
-    lines += [f"import workloads.{module}" for module in MODULES if module not in OTHER_LIBRARIES]
-    lines += ["from workloads.flops import forward", "from workloads.models import model", "print(forward(model('Qwen3-8B'), 8192).total)"]
-    assert python("\n".join(lines), "-I", "-S") == "143789331054592\n"
+def test_everything_but_pages_runs_where_nothing_else_is_installed():
+    lines = [f"import sys; sys.path.insert(0, {str(LIB)!r})"]  # -S: no site-packages
+    lines += [f"import {name}" for name in LIBRARY if room(name) != "__main__"]
+    lines += ["import workloads_book.calculators, workloads as wl", "print(wl.prefill(wl.model('Qwen3-8B'), 8192).flops)"]
+    assert python("\n".join(lines), "-I", "-S") == "142544671342592\n"
 
 
-def test_importing_the_formulas_costs_at_most_twice_an_import_of_numpy():
-    """Seconds of importing everything below the systems, and of NumPy after it, in one process; best of five."""
-    below = [f"workloads.{module}" for module in MODULES if layer(module) < SYSTEMS]
-    code = f"from time import perf_counter as t\na = t()\nimport {', '.join(below)}\nb = t()\nimport numpy\nprint(b - a, t() - b)"
-    times = [[float(number) for number in re.findall(r"\S+", python(code))] for _ in range(5)]
-    assert min(ours for ours, _ in times) <= 2 * min(numpy for _, numpy in times)
+def test_importing_the_library_loads_no_other_library():
+    code = "import sys, workloads; print(sorted({'numpy', 'scipy', 'sympy', 'matplotlib', 'IPython'} & set(sys.modules)))"
+    assert python(code) == "[]\n"
+
+
+def test_what_is_missing_is_named_with_how_to_install_it():
+    code = f"import sys; sys.path.insert(0, {str(LIB)!r})\nfrom workloads import symbols\ntry: symbols.B\nexcept ModuleNotFoundError as e: print(e)"
+    assert python(code, "-I", "-S") == "sympy is needed here: pip install 'workloads[symbols]'\n"

@@ -1,6 +1,8 @@
 """Checks against the ledger: what they accept, what they must refuse, what they show."""
+
 import pytest
-from workloads import ledger, page
+
+from workloads_book import ledger, page
 
 
 def rows(**wanted):
@@ -28,6 +30,7 @@ def test_the_expected_value_passes_and_a_wrong_one_raises_for_every_row():
 def fake(monkeypatch, **changes):
     """The first numeric reproduced row with some fields changed."""
     from dataclasses import replace
+
     r = replace(numeric(rows(status="reproduced", role="derived"))[0], **changes)
     monkeypatch.setattr(ledger, "rows", lambda: {r.id: r})
     return r
@@ -117,11 +120,12 @@ def test_an_amount_of_money_in_a_table_begins_no_formula(shown):
 
 
 def test_figures_are_the_same_twice_and_carry_their_alt_text(shown):
-    from workloads import figures
+    from workloads_book import figures
 
     def draw(ax):
         ax.plot([0, 1], [0, 1], label="a & b")
         ax.legend()
+
     first, second = (figures.svg(draw, "A line <from> 0 to 1") for _ in range(2))
     assert first == second and "<title>A line &lt;from&gt; 0 to 1</title>" in first
     figures.figure(alt="A line", caption="Text.")(draw)

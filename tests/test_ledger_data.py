@@ -2,6 +2,7 @@
 
 Most rows carry a formula over plain numbers. Here it is evaluated as it stands, with the `math` functions alone.
 """
+
 import collections
 import itertools
 import json
@@ -10,18 +11,40 @@ import re
 from pathlib import Path
 
 import pytest
+
 import workloads
 
 ROWS = json.loads((Path(workloads.__file__).parent / "data" / "ledger.json").read_text(encoding="utf-8"))
 BY_ID = {r["id"]: r for r in ROWS}
 KEYS = "id document section role what printed value unit tol inputs formula expected status note source".split()
-NAMES = {"max": max, "min": min, "sum": sum, "len": len, "range": range,
-         **{n: getattr(math, n) for n in ("sqrt", "log", "log10", "ceil", "floor")}}
+NAMES = {
+    "max": max,
+    "min": min,
+    "sum": sum,
+    "len": len,
+    "range": range,
+    **{n: getattr(math, n) for n in ("sqrt", "log", "log10", "ceil", "floor")},
+}
 
 # Formulas in words: a statement or a record, with nothing to evaluate ...
-WORDS = {"given", "observation", "published", "spec", "vendor rating", "vendor figure", "public architecture", "public fact",
-         "public report", "sum over rounds", "count of recorded rounds", "count of recorded calls", "kv_cache_memory_bytes/2^30",
-         "Qwen3 technical report, pre-training section", "first of the two vision figures", "solved from the stored 0.070509 s"}
+WORDS = {
+    "given",
+    "observation",
+    "published",
+    "spec",
+    "vendor rating",
+    "vendor figure",
+    "public architecture",
+    "public fact",
+    "public report",
+    "sum over rounds",
+    "count of recorded rounds",
+    "count of recorded calls",
+    "kv_cache_memory_bytes/2^30",
+    "Qwen3 technical report, pre-training section",
+    "first of the two vision figures",
+    "solved from the stored 0.070509 s",
+}
 # ... or a fit. Those of the chapter's grid are done again below; the two on 240 points need data that is not ours to ship.
 GRID_FITS = {"argmin SSE", "hold-out RMSE of the grid fit"}
 FITS_ELSEWHERE = {"Huber(1e-3) on log loss, BFGS", "least absolute deviation on log loss (the scale-adjusted Huber limit)"}
@@ -64,18 +87,36 @@ def test_figures_are_finite_and_tolerances_not_negative():
 
 @pytest.mark.parametrize("section", sorted({(r["document"], r["section"]) for r in ROWS}), ids=": ".join)
 def test_every_formula_over_its_inputs_gives_the_expected_value(section):
-    wrong = {r["id"]: (value, r["expected"]) for r in evaluable() if (r["document"], r["section"]) == section
-             for value in [evaluated(r)] if not close(value, r["expected"])}
+    wrong = {
+        r["id"]: (value, r["expected"])
+        for r in evaluable()
+        if (r["document"], r["section"]) == section
+        for value in [evaluated(r)]
+        if not close(value, r["expected"])
+    }
     assert not wrong
 
 
 def test_what_must_be_checked_has_a_formula_or_a_fit():
     """Rows of a finished section that need a check: arithmetic stands behind all but those that repeat a source."""
-    words = {r["id"] for r in ROWS if r["role"] in ("derived", "exercise", "figure", "corrected")
-             and (r["formula"] is None or r["formula"] in WORDS)}
+    words = {
+        r["id"]
+        for r in ROWS
+        if r["role"] in ("derived", "exercise", "figure", "corrected") and (r["formula"] is None or r["formula"] in WORDS)
+    }
     assert words == {
-        "ex33-dec-cost", "ex33-llm-cost", "ex34-tool-total", "fig-3-15-questions", "we3-3-h100-capacity", "we3-3-h200-capacity",
-        "we3-3-rtx-pro-6000-capacity", "342-qwen3-general-len", "342-qwen3-general-tokens", "342-qwen3-stem-tokens", "342-qwen3-long-len"}
+        "ex33-dec-cost",
+        "ex33-llm-cost",
+        "ex34-tool-total",
+        "fig-3-15-questions",
+        "we3-3-h100-capacity",
+        "we3-3-h200-capacity",
+        "we3-3-rtx-pro-6000-capacity",
+        "342-qwen3-general-len",
+        "342-qwen3-general-tokens",
+        "342-qwen3-stem-tokens",
+        "342-qwen3-long-len",
+    }
 
 
 def test_stated_inputs_are_what_they_say():
@@ -135,10 +176,34 @@ def digits(text):
 
 # Printed texts whose first figure is not the value: ratios, formulas, identifiers, ranges of which the value is the other end.
 NOT_THE_VALUE = {
-    "342-split-a", "342-split-b", "361-life-call", "362-experts", "ced-formula", "ced-short", "ex33-fraction-1", "ex33-fraction-5",
-    "ex34-tools", "ex35-buffers", "fn26-8k", "jev-cost-ratio", "jev-efficiency", "jev-margin-high", "jev-out-range", "jev-saving-512",
-    "jev-saving-64", "par-title", "price-tenth", "success-50", "success-80", "vl-ec-width", "vl-fig-ref", "vl-final-elements",
-    "we3-4-half", "we3-4-quarter", "we31-split2"}
+    "342-split-a",
+    "342-split-b",
+    "361-life-call",
+    "362-experts",
+    "ced-formula",
+    "ced-short",
+    "ex33-fraction-1",
+    "ex33-fraction-5",
+    "ex34-tools",
+    "ex35-buffers",
+    "fn26-8k",
+    "jev-cost-ratio",
+    "jev-efficiency",
+    "jev-margin-high",
+    "jev-out-range",
+    "jev-saving-512",
+    "jev-saving-64",
+    "par-title",
+    "price-tenth",
+    "success-50",
+    "success-80",
+    "vl-ec-width",
+    "vl-fig-ref",
+    "vl-final-elements",
+    "we3-4-half",
+    "we3-4-quarter",
+    "we31-split2",
+}
 SCALE = {"B": 1e9, "M": 1e6, "T": 1e12}
 
 
@@ -175,15 +240,21 @@ def test_labels_and_notes_do_not_break_a_table():
 
 
 # The chapter's fit, done again: parameters, tokens, loss; parameters from the layer shapes; tokens that the launch script declares.
-C4 = [(14.1e6, 1e8, 7.278144, 14136416, 99999744), (201236224, 1.5e9, 3.929866, 201192320, 1516070912),
-      (1096.3e6, 1e8, 6.611002, 1096250624, 99999744), (1096.3e6, 1.5e9, 3.680017, 1096250624, 1516070912),
-      (1096.3e6, 12e9, 2.925644, 1096250624, 12157779968), (1096.3e6, 91e9, 2.636805, 1096250624, 90964260864)]
+C4 = [
+    (14.1e6, 1e8, 7.278144, 14136416, 99999744),
+    (201236224, 1.5e9, 3.929866, 201192320, 1516070912),
+    (1096.3e6, 1e8, 6.611002, 1096250624, 99999744),
+    (1096.3e6, 1.5e9, 3.680017, 1096250624, 1516070912),
+    (1096.3e6, 12e9, 2.925644, 1096250624, 12157779968),
+    (1096.3e6, 91e9, 2.636805, 1096250624, 90964260864),
+]
 HELD_OUT = [(2.81e9, 55e9, 2.574117, 2808901120, 55e9), (8.67e9, 178e9, 2.336741, 8672194560, 178e9)]
 
 
 def grid_fit(points, exponents):
     """Least squares on the loss for E, A, B at every pair of exponents; the best cell with all three positive."""
     import numpy as np
+
     n, d, loss = (np.array(c, dtype=float) for c in zip(*points))
     best = None
     for alpha, beta in itertools.product(exponents, exponents):
@@ -200,8 +271,8 @@ def held_out_error(fit, points):
     return math.sqrt(sum(e * e for e in errors) / len(errors))
 
 
-GRID = [round(0.05 * i, 2) for i in range(2, 13)]        # 0.10 to 0.60
-WIDER = [round(0.05 * i, 2) for i in range(1, 17)]       # 0.05 to 0.80
+GRID = [round(0.05 * i, 2) for i in range(2, 13)]  # 0.10 to 0.60
+WIDER = [round(0.05 * i, 2) for i in range(1, 17)]  # 0.05 to 0.80
 
 
 def test_the_grid_fit_gives_its_coefficients():
@@ -210,8 +281,9 @@ def test_the_grid_fit_gives_its_coefficients():
         assert close(fit[name], BY_ID[f"we3-5-fit-{name}"]["expected"]), name
 
 
-@pytest.mark.parametrize("variant, n, d, exponents", [
-    ("shape_N", 3, 1, GRID), ("declared_D", 0, 4, GRID), ("both", 3, 4, GRID), ("wider_grid", 0, 1, WIDER)])
+@pytest.mark.parametrize(
+    "variant, n, d, exponents", [("shape_N", 3, 1, GRID), ("declared_D", 0, 4, GRID), ("both", 3, 4, GRID), ("wider_grid", 0, 1, WIDER)]
+)
 def test_the_sensitivity_variants_give_their_held_out_errors(variant, n, d, exponents):
     fit = grid_fit([(p[n], p[d], p[2]) for p in C4], exponents)
     held = [(p[n], p[d], p[2]) for p in HELD_OUT]

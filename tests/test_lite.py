@@ -39,7 +39,7 @@ def run_all(page):
             try:
                 return page.wait_for_function(STARTED, timeout=1000)
             except Late:
-                if page.query_selector(DIALOG):         # which kernel? The one that is proposed
+                if page.query_selector(DIALOG):  # which kernel? The one that is proposed
                     page.click(DIALOG)
     raise AssertionError("the notebook did not begin to run")
 
@@ -115,13 +115,15 @@ class Tab:
             self.page.wait_for_timeout(500)
             self.page.keyboard.press("Control+s")
             nb = self.page.evaluate(KEPT, self.path)
-            if half in (140, 340):                      # the kernel has been lost: as a reader would, load the page again and run it
+            if half in (140, 340):  # the kernel has been lost: as a reader would, load the page again and run it
                 self.load()
                 run_all(self.page)
             if nb and (
                 errors(nb)
-                or (all(c["execution_count"] for c in code(nb))
-                and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']"))
+                or (
+                    all(c["execution_count"] for c in code(nb))
+                    and self.page.query_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']")
+                )
             ):
                 self.page.keyboard.press("Control+s")
                 self.page.wait_for_timeout(300)

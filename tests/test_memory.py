@@ -1,4 +1,5 @@
 """Bytes against worked values, enumeration and laws."""
+
 from itertools import combinations, product
 
 import numpy
@@ -6,9 +7,8 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads.memory import (
-    RECIPES,
-    TrainingBytes,
+
+from workloads.counts.memory import (
     cards_that_hold,
     decode_traffic,
     kv_bytes,
@@ -16,17 +16,19 @@ from workloads.memory import (
     kv_copies,
     sequences_that_fit,
     state_bytes,
-    training_state_bytes,
     weight_bytes,
     weights_read_per_step,
 )
-from workloads.models import Model, model, models, parameters
+from workloads.counts.parameter_counts import parameters
+from workloads.counts.training_memory import RECIPES, TrainingBytes, training_state_bytes
+from workloads.facts.models import Model, model, models
 
 QWEN = model("Qwen3-8B")
 EXPERTS = Model("experts", 2, 6, 4, 2, 3, 0, 7, experts=4, active_experts=2, expert_ffn=5, shared_experts=1)
 
 
 # Weights
+
 
 def test_weight_bytes_of_qwen3_8b():
     assert weight_bytes(QWEN) == 2 * 8_190_735_360 == 16_381_470_720
@@ -65,23 +67,30 @@ def test_experts_read_grow_with_the_batch_up_to_all_of_them(batch):
 
 # KV cache and state
 
-@pytest.mark.parametrize("name, worked, printed", [
-    ("Qwen3-8B", 36 * 2 * 8 * 128 * 2, 147_456), ("Llama-2-7B", 32 * 2 * 32 * 128 * 2, 524_288),
-    ("Llama-3.1-8B", 32 * 2 * 8 * 128 * 2, 131_072),
-    ("Llama-3.1-70B", 80 * 2 * 8 * 128 * 2, 327_680), ("DeepSeek-67B", 95 * 2 * 8 * 128 * 2, 389_120),
-    ("DeepSeek-V2", 60 * (512 + 64) * 2, 69_120), ("DeepSeek-V3", 61 * (512 + 64) * 2, 70_272),
-])
+
+@pytest.mark.parametrize(
+    "name, worked, printed",
+    [
+        ("Qwen3-8B", 36 * 2 * 8 * 128 * 2, 147_456),
+        ("Llama-2-7B", 32 * 2 * 32 * 128 * 2, 524_288),
+        ("Llama-3.1-8B", 32 * 2 * 8 * 128 * 2, 131_072),
+        ("Llama-3.1-70B", 80 * 2 * 8 * 128 * 2, 327_680),
+        ("DeepSeek-67B", 95 * 2 * 8 * 128 * 2, 389_120),
+        ("DeepSeek-V2", 60 * (512 + 64) * 2, 69_120),
+        ("DeepSeek-V3", 61 * (512 + 64) * 2, 70_272),
+    ],
+)
 def test_kv_bytes_per_token(name, worked, printed):
     assert kv_bytes_per_token(model(name)) == worked == printed
 
 
 def test_kv_bytes_equal_storing_each_vector():
     shape, stored = Model("tiny", 2, 6, 4, 2, 3, 5, 7, value_dim=2), 0
-    for _ in range(3):                                      # sequences
-        for _ in range(5):                                  # tokens
+    for _ in range(3):  # sequences
+        for _ in range(5):  # tokens
             for _ in range(shape.layers):
                 for _ in range(shape.kv_heads):
-                    stored += len([0.0] * 3) * 2 + len([0.0] * 2) * 2       # a key and a value, 2 bytes each
+                    stored += len([0.0] * 3) * 2 + len([0.0] * 2) * 2  # a key and a value, 2 bytes each
     assert kv_bytes(shape, 5, batch=3) == stored
 
 
@@ -97,7 +106,7 @@ def test_kv_bytes_grow_linearly_with_tokens_and_batch(first, second, batch):
 
 def test_savings_of_a_latent_cache():
     base = kv_bytes_per_token(model("DeepSeek-67B"))
-    assert 1 - kv_bytes_per_token(model("DeepSeek-V2"), 0.75) / base == pytest.approx(0.933388158, rel=1e-9)     # 6 bits
+    assert 1 - kv_bytes_per_token(model("DeepSeek-V2"), 0.75) / base == pytest.approx(0.933388158, rel=1e-9)  # 6 bits
     assert 1 - kv_bytes_per_token(model("DeepSeek-V2")) / base == pytest.approx(0.822368421, rel=1e-9)
     assert 1 - kv_bytes_per_token(model("DeepSeek-V3")) / base == pytest.approx(0.819407895, rel=1e-9)
 
@@ -111,6 +120,7 @@ def test_constant_states():
 
 
 # A decode step
+
 
 def test_traffic_of_a_decode_step():
     moved = decode_traffic(QWEN, past=2742, batch=64)
@@ -136,10 +146,17 @@ def test_bytes_a_token_fall_with_the_batch_but_never_below_its_own_cache(past, b
 
 # Training state
 
-@pytest.mark.parametrize("recipe, worked", [
-    ("fp32 gradients", 2 + 4 + 4 + 4 + 4), ("bf16 gradients", 2 + 2 + 4 + 4 + 4), ("both gradients", 2 + 2 + 4 + 4 + 4 + 4),
-    ("8-bit adam", 2 + 4 + 4 + 1 + 1), ("no master", 2 + 4 + 0 + 4 + 4),
-])
+
+@pytest.mark.parametrize(
+    "recipe, worked",
+    [
+        ("fp32 gradients", 2 + 4 + 4 + 4 + 4),
+        ("bf16 gradients", 2 + 2 + 4 + 4 + 4),
+        ("both gradients", 2 + 2 + 4 + 4 + 4 + 4),
+        ("8-bit adam", 2 + 4 + 4 + 1 + 1),
+        ("no master", 2 + 4 + 0 + 4 + 4),
+    ],
+)
 def test_bytes_a_parameter_by_recipe(recipe, worked):
     assert training_state_bytes(1, recipe).total == RECIPES[recipe].total == worked
 
@@ -167,10 +184,19 @@ def test_a_recipe_of_ones_own():
 
 # What fits
 
-@pytest.mark.parametrize("name, weights, pooled, copies", [
-    ("Qwen3-8B", None, 1032, 840), ("Llama-2-7B", None, 291, 240), ("Llama-3.1-8B", None, 1162, 952), ("Llama-3.1-70B", None, 371, 0),
-    ("DeepSeek-67B", None, 316, 0), ("DeepSeek-V2", 472e9, 593, 0), ("DeepSeek-V3", 671e9, 0, 0),
-])
+
+@pytest.mark.parametrize(
+    "name, weights, pooled, copies",
+    [
+        ("Qwen3-8B", None, 1032, 840),
+        ("Llama-2-7B", None, 291, 240),
+        ("Llama-3.1-8B", None, 1162, 952),
+        ("Llama-3.1-70B", None, 371, 0),
+        ("DeepSeek-67B", None, 316, 0),
+        ("DeepSeek-V2", 472e9, 593, 0),
+        ("DeepSeek-V3", 671e9, 0, 0),
+    ],
+)
 def test_sequences_of_4096_tokens_on_eight_cards_of_80_gb(name, weights, pooled, copies):
     m = model(name)
     resident, each = weights or weight_bytes(m), kv_bytes(m, 4096)
@@ -200,6 +226,7 @@ def test_a_pool_holds_at_least_what_separate_copies_hold(memory, resident, each,
 
 # Symbols, arrays, refusals
 
+
 def test_symbols_pass():
     c, b, w, s, m = sympy.symbols("c B W s M", positive=True)
     assert sympy.expand(decode_traffic(QWEN, c, b).total - (15_136_811_008 + b * (8192 + 147_456 * (c + 1)))) == 0
@@ -212,23 +239,35 @@ def test_arrays_give_what_scalars_give():
     past, batch = numpy.array([0, 100, 2742]), numpy.array([1, 8, 64])
     assert list(decode_traffic(QWEN, past, batch).total) == [decode_traffic(QWEN, int(p), int(b)).total for p, b in zip(past, batch)]
     assert list(sequences_that_fit(numpy.array([10, 100, 1000]), 50, 20)) == [0, 2, 47]
-    assert kv_bytes(QWEN, numpy.array([10**14])) == [147_456 * 10**14]         # beyond 64-bit integers
+    assert kv_bytes(QWEN, numpy.array([10**14])) == [147_456 * 10**14]  # beyond 64-bit integers
     assert list(weights_read_per_step(EXPERTS, batch=batch)) == [weights_read_per_step(EXPERTS, batch=int(b)) for b in batch]
 
 
-@pytest.mark.parametrize("call, name", [
-    (lambda: weight_bytes(QWEN, 0), "bytes_per_parameter"), (lambda: weights_read_per_step(QWEN, batch=0), "batch"),
-    (lambda: weights_read_per_step(QWEN, float("nan")), "bytes_per_parameter"), (lambda: kv_bytes_per_token(QWEN, -2), "bytes_per_value"),
-    (lambda: kv_bytes(QWEN, -1), "tokens"), (lambda: kv_bytes(QWEN, 1, batch=-1), "batch"),
-    (lambda: kv_bytes_per_token(model("Mamba-2-2.7B")), "model"),
-    (lambda: weight_bytes(model("Mamba-2-2.7B")), "model"), (lambda: state_bytes(QWEN), "model"),
-    (lambda: decode_traffic(QWEN, -1), "past"),
-    (lambda: decode_traffic(QWEN, 1, batch=0), "batch"), (lambda: decode_traffic(QWEN, float("inf")), "past"),
-    (lambda: training_state_bytes(0), "parameters"), (lambda: training_state_bytes(8e9, "sgd"), "recipe"),
-    (lambda: sequences_that_fit(0, 1, 1), "memory_bytes"), (lambda: sequences_that_fit(80e9, -1, 1), "resident_bytes"),
-    (lambda: sequences_that_fit(80e9, 0, 0), "bytes_per_sequence"), (lambda: sequences_that_fit(80e9, 0, 1, copies=0), "copies"),
-    (lambda: sequences_that_fit(80e9, 0, 1, copies=1.5), "copies"), (lambda: state_bytes(model("RWKV-7-2.9B"), batch=-1), "batch"),
-])
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: weight_bytes(QWEN, 0), "bytes_per_parameter"),
+        (lambda: weights_read_per_step(QWEN, batch=0), "batch"),
+        (lambda: weights_read_per_step(QWEN, float("nan")), "bytes_per_parameter"),
+        (lambda: kv_bytes_per_token(QWEN, -2), "bytes_per_value"),
+        (lambda: kv_bytes(QWEN, -1), "tokens"),
+        (lambda: kv_bytes(QWEN, 1, batch=-1), "batch"),
+        (lambda: kv_bytes_per_token(model("Mamba-2-2.7B")), "model"),
+        (lambda: weight_bytes(model("Mamba-2-2.7B")), "model"),
+        (lambda: state_bytes(QWEN), "model"),
+        (lambda: decode_traffic(QWEN, -1), "past"),
+        (lambda: decode_traffic(QWEN, 1, batch=0), "batch"),
+        (lambda: decode_traffic(QWEN, float("inf")), "past"),
+        (lambda: training_state_bytes(0), "parameters"),
+        (lambda: training_state_bytes(8e9, "sgd"), "recipe"),
+        (lambda: sequences_that_fit(0, 1, 1), "memory_bytes"),
+        (lambda: sequences_that_fit(80e9, -1, 1), "resident_bytes"),
+        (lambda: sequences_that_fit(80e9, 0, 0), "bytes_per_sequence"),
+        (lambda: sequences_that_fit(80e9, 0, 1, copies=0), "copies"),
+        (lambda: sequences_that_fit(80e9, 0, 1, copies=1.5), "copies"),
+        (lambda: state_bytes(model("RWKV-7-2.9B"), batch=-1), "batch"),
+    ],
+)
 def test_impossible_bytes_are_refused_by_name(call, name):
     with pytest.raises(ValueError, match=name):
         call()
@@ -239,8 +278,10 @@ def test_every_model_of_the_table_has_either_a_cache_or_a_state():
         assert (kv_bytes_per_token(m) if isinstance(m, Model) else state_bytes(m)) > 0, name
 
 
-@pytest.mark.parametrize(("name", "cards", "copies"), [
-    ("Qwen3-8B", 1, 1), ("Qwen3-8B", 8, 1), ("Qwen3-8B", 16, 2), ("Qwen3-30B-A3B", 8, 2), ("Llama-2-7B", 32, 1), ("DeepSeek-V3", 8, 8)])
+@pytest.mark.parametrize(
+    ("name", "cards", "copies"),
+    [("Qwen3-8B", 1, 1), ("Qwen3-8B", 8, 1), ("Qwen3-8B", 16, 2), ("Qwen3-30B-A3B", 8, 2), ("Llama-2-7B", 32, 1), ("DeepSeek-V3", 8, 8)],
+)
 def test_a_cache_is_stored_once_until_the_heads_run_out_and_whole_where_there_is_a_latent(name, cards, copies):
     assert kv_copies(model(name), cards) == copies and kv_copies(model(name), cards, expert_parallel=True) == 1
 

@@ -1,13 +1,20 @@
 """The accounts of seeded faults: who gets how many places, what counts as found, which goal is missed."""
+
 import mutants
 import pytest
 from conftest import ROOT
 
 
-@pytest.mark.parametrize("count, quota", [(0, {"small": 6, "middle": 20, "large": 20}), (200, {"small": 6, "middle": 20, "large": 174}),
-                                          (10**6, {"small": 6, "middle": 44, "large": 450})])
+@pytest.mark.parametrize(
+    "count, quota",
+    [
+        (0, {"small": 6, "middle": 20, "large": 20}),
+        (200, {"small": 6, "middle": 20, "large": 174}),
+        (10**6, {"small": 6, "middle": 44, "large": 450}),
+    ],
+)
 def test_a_small_module_gets_its_least_or_all_it_has_and_a_large_one_its_part(count, quota):
-    sizes = {"small": 6, "middle": 44, "large": 450}            # of 500: 1.2, 8.8 and 90%, which is 180 of 200
+    sizes = {"small": 6, "middle": 44, "large": 450}  # of 500: 1.2, 8.8 and 90%, which is 180 of 200
     assert mutants.quotas(sizes, count, 20) == quota | {"large": min(450, max(20, count * 9 // 10))}
 
 
@@ -18,7 +25,7 @@ def test_a_survivor_with_a_reason_is_no_fault():
 
 def test_the_share_of_all_counts_a_module_by_its_size_and_not_by_what_was_drawn():
     found = {"small": (10, 20), "large": (20, 20)}
-    assert mutants.overall(found, {"small": 100, "large": 900}) == pytest.approx(0.95)      # 0.1 x 0.5 + 0.9 x 1; of those drawn 0.75
+    assert mutants.overall(found, {"small": 100, "large": 900}) == pytest.approx(0.95)  # 0.1 x 0.5 + 0.9 x 1; of those drawn 0.75
     assert mutants.overall({**found, "excused": (0, 0)}, {"small": 100, "large": 900, "excused": 500}) == pytest.approx(0.95)
     assert mutants.overall({}, {}) == 1
 
@@ -27,7 +34,7 @@ def test_both_goals_are_asked_and_time_that_was_over_is_no_success():
     sizes = {"a": 100, "b": 900}
     assert mutants.shortfalls({"a": (18, 20), "b": (20, 20)}, sizes, {}) == []
     assert mutants.shortfalls({"a": (17, 20), "b": (20, 20)}, sizes, {}) == ["a: 17 of 20, below 90%"]
-    assert mutants.shortfalls({"a": (20, 20), "b": (93, 100)}, sizes, {}) == ["93.7% of all, below 95%"]       # 0.1 x 1 + 0.9 x 0.93
+    assert mutants.shortfalls({"a": (20, 20), "b": (93, 100)}, sizes, {}) == ["93.7% of all, below 95%"]  # 0.1 x 1 + 0.9 x 0.93
     assert mutants.shortfalls({"a": (0, 0), "b": (20, 20)}, sizes, {"a": 3}) == ["a: the time was over before 3 of its faults were tried"]
 
 

@@ -1,4 +1,5 @@
 """The table of symbols: what a formula holds is found, a symbol has one meaning in its part, Python names exist and are unique."""
+
 import importlib
 import inspect
 import re
@@ -14,18 +15,22 @@ from workloads_site import notation
 NAME = re.compile(r"(?P<module>\w+)\.(?P<owner>\w+)(?:\.(?P<field>\w+))?(?:\((?P<parameter>\w+)\))?")
 
 
-@pytest.mark.parametrize("tex, found", [
-    ("2mkn", {"m", "k", "n"}),
-    (r"4\, n_L\, n_q\, d_h", {"n_L", "n_q", "d_h"}),
-    (r"\bar T_\text{token} = \frac{t_G - t_1}{G - 1}", {"bar T_token", "t_G", "t_1", "G"}),
-    (r"\frac{\rho}{1-\rho}\,\frac{1+c_X^2}{2}\,\mathrm{E}[X]", {"rho", "c_X", "X"}),
-    (r"\mathrm dX = \mathrm dY\,W^{\mathsf T}", {"X", "Y", "W"}),
-    (r"\underbrace{3}_{\text{projections}} n_L\, (k_\text{routed} + k_{\mathrm{shared}})", {"n_L", "k_routed", "k_shared"}),
-    (r"\text{start}_i = s_i + \max_{j \le i}\,(a_j - s_j)", {"s_i", "j", "i", "a_j", "s_j"}),
-    (r"A_M = \int_{t_\text{start}}^{t_\text{end}} M(t)\,\mathrm{d}t", {"A_M", "t_start", "t_end", "M", "t"}),
-    (r"N_\text{opt} \propto C^{\beta/(\alpha+\beta)}", {"N_opt", "C", "alpha", "beta"}),
-    (r"Q_* = \Delta C_0 / \Delta c", {"Q", "Delta C_0", "Delta c"}),
-    (r"\lceil \log_2(n_r+1) \rceil \times 10^9 \text{ with } \ell", {"n_r", "ell"})])
+@pytest.mark.parametrize(
+    "tex, found",
+    [
+        ("2mkn", {"m", "k", "n"}),
+        (r"4\, n_L\, n_q\, d_h", {"n_L", "n_q", "d_h"}),
+        (r"\bar T_\text{token} = \frac{t_G - t_1}{G - 1}", {"bar T_token", "t_G", "t_1", "G"}),
+        (r"\frac{\rho}{1-\rho}\,\frac{1+c_X^2}{2}\,\mathrm{E}[X]", {"rho", "c_X", "X"}),
+        (r"\mathrm dX = \mathrm dY\,W^{\mathsf T}", {"X", "Y", "W"}),
+        (r"\underbrace{3}_{\text{projections}} n_L\, (k_\text{routed} + k_{\mathrm{shared}})", {"n_L", "k_routed", "k_shared"}),
+        (r"\text{start}_i = s_i + \max_{j \le i}\,(a_j - s_j)", {"s_i", "j", "i", "a_j", "s_j"}),
+        (r"A_M = \int_{t_\text{start}}^{t_\text{end}} M(t)\,\mathrm{d}t", {"A_M", "t_start", "t_end", "M", "t"}),
+        (r"N_\text{opt} \propto C^{\beta/(\alpha+\beta)}", {"N_opt", "C", "alpha", "beta"}),
+        (r"Q_* = \Delta C_0 / \Delta c", {"Q", "Delta C_0", "Delta c"}),
+        (r"\lceil \log_2(n_r+1) \rceil \times 10^9 \text{ with } \ell", {"n_r", "ell"}),
+    ],
+)
 def test_symbols_of_a_formula(tex, found):
     assert notation.symbols(tex) == found
 

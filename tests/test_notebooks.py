@@ -2,6 +2,7 @@
 
 nbval compares a cell's outputs only when the cell was run, so a notebook that was never run would pass it.
 """
+
 import ast
 import importlib.util
 import json
@@ -88,14 +89,17 @@ FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:\\.|[^$\\\n])+)\$")
 
 def prose_in_formulas(text):
     """Formulas that begin with a number or a slash and hold words: most likely two amounts of money and what stands between them."""
-    return [f for f in FORMULA.findall(text)
-            if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "", f))]
+    return [
+        f for f in FORMULA.findall(text) if re.match(r"[\d/]", f) and re.search(r" [a-z]{2,}\b", re.sub(r"\\[a-z]+(\{[^}]*\})?", "", f))
+    ]
 
 
 @every(CHAPTERS + EXERCISES)
 def test_no_amounts_of_money_are_read_as_a_formula(path):
-    texts = [c.source if c.cell_type == "markdown" else "\n".join(o.get("data", {}).get("text/markdown", "") for o in c.outputs)
-             for c in read(path).cells]
+    texts = [
+        c.source if c.cell_type == "markdown" else "\n".join(o.get("data", {}).get("text/markdown", "") for o in c.outputs)
+        for c in read(path).cells
+    ]
     assert [f for text in texts for f in prose_in_formulas(text)] == []
 
 
@@ -149,8 +153,12 @@ def test_a_run_out_of_order_is_refused():
 def nbval(folder, nb):
     path = folder / "planted.ipynb"
     nbformat.write(nb, path)
-    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", str(path)],
-                          capture_output=True, text=True, cwd=folder)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", str(path)],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
 
 
 def test_a_wrong_stored_output_fails_the_run(tmp_path):

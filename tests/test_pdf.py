@@ -1,4 +1,5 @@
 """The printed book: a cut of it, as `make pdf` prints the whole."""
+
 import os
 import re
 import subprocess
@@ -34,7 +35,7 @@ def made():
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium): nothing was printed")
     if not (SITE / "book/index.html").exists():
         pytest.skip("the site is not built: run `make book`")
-    with ThreadPoolExecutor(1) as apart:            # other tests of this process may hold a browser open, which bars a second one here
+    with ThreadPoolExecutor(1) as apart:  # other tests of this process may hold a browser open, which bars a second one here
         return apart.submit(pdf.make, SITE, chromium.program(), keep=PAGES).result()
 
 
@@ -82,8 +83,13 @@ def planted(target):
 
     writer = PdfWriter()
     page = writer.add_blank_page(200, 200)
-    note = DictionaryObject({NameObject("/Type"): NameObject("/Annot"), NameObject("/Subtype"): NameObject("/Link"),
-                             NameObject("/Rect"): ArrayObject(map(FloatObject, (0, 0, 9, 9)))})
+    note = DictionaryObject(
+        {
+            NameObject("/Type"): NameObject("/Annot"),
+            NameObject("/Subtype"): NameObject("/Link"),
+            NameObject("/Rect"): ArrayObject(map(FloatObject, (0, 0, 9, 9))),
+        }
+    )
     if target.startswith("#"):
         note[NameObject("/Dest")] = NameObject("/" + target[1:])
     else:
@@ -137,7 +143,7 @@ def test_fonts_are_embedded(reader):
         for font in page["/Resources"].get("/Font", {}).values():
             font = font.get_object()
             inner = font["/DescendantFonts"][0].get_object() if "/DescendantFonts" in font else font
-            own = font["/Subtype"] == "/Type3"      # its glyphs are drawings in the file
+            own = font["/Subtype"] == "/Type3"  # its glyphs are drawings in the file
             fonts[font.get("/BaseFont", "Type3")] = own or any(k.startswith("/FontFile") for k in inner["/FontDescriptor"])
     assert fonts
     assert all(fonts.values())
@@ -156,8 +162,8 @@ def test_solutions_stand_at_the_end(reader, texts):
     first = at["solutions"]
     solution = article("exercises/c-01/c-01").select_one(".tag_hide-cell pre").get_text()
     line = bare(solution.strip().splitlines()[-2])
-    assert line in bare("".join(texts[first - 1:]))
-    assert line not in bare("".join(texts[:first - 1]))
+    assert line in bare("".join(texts[first - 1 :]))
+    assert line not in bare("".join(texts[: first - 1]))
     pointed = re.search(r"Solution: page (\d+)", texts[at["exercises/c-01/c-01"] - 1])
     assert at["exercises/c-01/c-01:solution-1"] == int(pointed[1]) >= first
 

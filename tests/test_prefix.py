@@ -1,12 +1,16 @@
 """Prefix reuse: against a cache that holds real token lists, against token-by-token counts, and against the recorded runs."""
+
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads import flops, memory
-from workloads.models import model
-from workloads.prefix import (
+
+from workloads.counts import flops as flops_module
+from workloads.counts import memory
+from workloads.counts.request_tokens import Request, call_chain
+from workloads.facts.models import model
+from workloads.serving.prefix_cache import (
     branch_kv_bytes,
     common_prefix,
     edited,
@@ -20,7 +24,6 @@ from workloads.prefix import (
     split,
     trace_prefill_flops,
 )
-from workloads.requests import Request, call_chain
 
 QWEN = model("Qwen3-8B")
 tokens = st.integers(0, 300)
@@ -37,7 +40,7 @@ class BlockCache:
 
     def hit(self, sequence):
         found = 0
-        while found + self.block < len(sequence) and tuple(sequence[:found + self.block]) in self.known:
+        while found + self.block < len(sequence) and tuple(sequence[: found + self.block]) in self.known:
             found += self.block
         return found
 
@@ -68,7 +71,7 @@ def test_an_edit_costs_what_lies_behind_it_by_comparing_token_lists():
         position, removed, inserted = rng.randint(1, context), rng.randint(0, 30), rng.randint(0, 30)
         removed = min(removed, context - position + 1)
         before = list(range(context))
-        after = before[:position - 1] + [-1 - i for i in range(inserted)] + before[position - 1 + removed:]
+        after = before[: position - 1] + [-1 - i for i in range(inserted)] + before[position - 1 + removed :]
         if removed and after:
             kept = common_prefix(before, after)
             assert edited(context, position, removed, inserted) == split(len(after), min(kept, len(after) - 1))
@@ -98,7 +101,7 @@ def test_prefill_with_and_without_reuse_against_a_token_by_token_count():
 @given(st.integers(1, 4000), st.integers(0, 4000))
 def test_reuse_saves_exactly_the_prefill_of_the_prefix_without_its_logits(new, past):
     saved = prefill_flops(QWEN, Request(new, 1, past), reuse=False) - prefill_flops(QWEN, Request(new, 1, past))
-    assert saved == (flops.forward(QWEN, past, head=0).total if past else 0)
+    assert saved == (flops_module.forward(QWEN, past, head=0).total if past else 0)
 
 
 def test_recorded_run_totals():
@@ -120,6 +123,7 @@ def test_recorded_hits_are_the_kept_tokens_in_whole_blocks_of_16():
 
 def test_recorded_rounds_know_their_tools():
     from collections import Counter
+
     assert Counter(r.tool for r in recorded_rounds("thinking off")) == {"run_tests": 6, "write_file": 5, "read_file": 1}
     assert [r.tool for r in recorded_rounds("thinking on")] == ["none", "write_file", "run_tests", "finish"]
 
@@ -164,17 +168,30 @@ def test_sharing_a_prefix_saves_one_copy_for_every_further_branch(shared, tails)
     assert branch_kv_bytes(entry, shared, tails, copied=True) - entry * len(blocks) == entry * shared * (len(tails) - 1)
 
 
-@pytest.mark.parametrize("call, named", [
-    (lambda: split(0, 0), "input_tokens"), (lambda: split(10, -1), "kept"), (lambda: split(10, 5, block_size=0), "block_size"),
-    (lambda: split(10, 2.5), "kept"), (lambda: edited(10, 12, inserted=1), "behind the edit"), (lambda: edited(10, 8, removed=4),
-    "behind the edit"),
-    (lambda: edited(10, 0, removed=1), "position"), (lambda: edited(10, 1, removed=10), "input_tokens"),
-    (lambda: edited(10, 5, removed=-1), "removed"), (lambda: edited(10, 5, inserted=-1), "inserted"),
-    (lambda: growing_task(10, -1, 5, 2), "appended"), (lambda: growing_task(10, 1, 0, 2), "output"), (lambda: growing_task(10, 1, 5, 0),
-    "rounds"),
-    (lambda: retrieval_request(-1, 512, 64, 1), "passages"), (lambda: retrieval_request(1, 0.5, 64, 1), "passage_tokens"),
-    (lambda: branch_kv_bytes(1, 10, []), "branches"), (lambda: branch_kv_bytes(1, 10, [-1]), "tails"),
-    (lambda: branch_kv_bytes(0, 10, [1]), "bytes_per_token"), (lambda: recorded_rounds("thinking"), "run")])
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: split(0, 0), "input_tokens"),
+        (lambda: split(10, -1), "kept"),
+        (lambda: split(10, 5, block_size=0), "block_size"),
+        (lambda: split(10, 2.5), "kept"),
+        (lambda: edited(10, 12, inserted=1), "behind the edit"),
+        (lambda: edited(10, 8, removed=4), "behind the edit"),
+        (lambda: edited(10, 0, removed=1), "position"),
+        (lambda: edited(10, 1, removed=10), "input_tokens"),
+        (lambda: edited(10, 5, removed=-1), "removed"),
+        (lambda: edited(10, 5, inserted=-1), "inserted"),
+        (lambda: growing_task(10, -1, 5, 2), "appended"),
+        (lambda: growing_task(10, 1, 0, 2), "output"),
+        (lambda: growing_task(10, 1, 5, 0), "rounds"),
+        (lambda: retrieval_request(-1, 512, 64, 1), "passages"),
+        (lambda: retrieval_request(1, 0.5, 64, 1), "passage_tokens"),
+        (lambda: branch_kv_bytes(1, 10, []), "branches"),
+        (lambda: branch_kv_bytes(1, 10, [-1]), "tails"),
+        (lambda: branch_kv_bytes(0, 10, [1]), "bytes_per_token"),
+        (lambda: recorded_rounds("thinking"), "run"),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, named):
     with pytest.raises(ValueError, match=named):
         call()

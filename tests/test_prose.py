@@ -1,10 +1,12 @@
 """Prose holds no typed results: numbers with a unit are printed figures, inputs, or computed by the page."""
+
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from workloads import ledger
+
+from workloads_book import ledger
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site"))
@@ -18,49 +20,68 @@ def test_no_result_is_typed_into_the_prose_of(path):
 
 # --- the check itself ---------------------------------------------------------------------------------------------------
 
+
 def found(markdown):
     return [(x.text, x.value) for x in prose.literals(markdown)]
 
 
-@pytest.mark.parametrize("markdown, text, value", [
-    ("It takes 22.89 ms.", "22.89 ms", 0.02289),
-    ("It takes about 2.4 min of it", "2.4 min", 144),
-    ("after 3 hours", "3 hours", 10800),
-    ("a card of 80GB, full", "80GB", 80e9),
-    ("144 KiB for a token", "144 KiB", 147456),
-    ("reads 3.35 TB/s", "3.35 TB", 3.35e12),
-    ("143.789 TFLOPs of work", "143.789 TFLOPs", 143.789e12),
-    ("990 TFLOP/s at most", "990 TFLOP", 990e12),
-    ("a batch of 4,096 tokens", "4,096 tokens", 4096),
-    ("needs 16,384", "16,384", 16384),
-    ("a share of 56.8%.", "56.8%", 0.568),
-    ("a share of $56.8\\%$.", "56.8%", 0.568),
-    ("costs \\$2 an hour", "$2", 2),
-    ("costs 2 dollars", "2 dollars", 2),
-    ("it is 3x as long", "3x", 3),
-    ("it is 2.5× as long", "2.5×", 2.5),
-    ("20 times the usage", "20 times", 20),
-    ("a model of 8.2B parameters", "8.2B", 8.2e9),
-    ("298.6 billion tokens", "298.6 billion", 298.6e9),
-    ("$24\\,\\mathrm{GB}$ in all", "24 GB", 24e9),
-    ("$1.3 \\times 10^{18}$ FLOPs", "1.3 × 10^18 FLOPs", 1.3e18),
-    ("1.3 × 10¹⁸ FLOPs", "1.3 × 10¹⁸ FLOPs", 1.3e18),
-    ("$112{,}792$ steps wait", "112,792 steps", 112792),
-    ("100,000 GPU-hours", "100,000 GPU-hours", 3.6e8),
-    ("a loss of 2.9 nats", "2.9 nats", 2.9),
-    ("| cell | 37 GB |", "37 GB", 37e9),
-])
+@pytest.mark.parametrize(
+    "markdown, text, value",
+    [
+        ("It takes 22.89 ms.", "22.89 ms", 0.02289),
+        ("It takes about 2.4 min of it", "2.4 min", 144),
+        ("after 3 hours", "3 hours", 10800),
+        ("a card of 80GB, full", "80GB", 80e9),
+        ("144 KiB for a token", "144 KiB", 147456),
+        ("reads 3.35 TB/s", "3.35 TB", 3.35e12),
+        ("143.789 TFLOPs of work", "143.789 TFLOPs", 143.789e12),
+        ("990 TFLOP/s at most", "990 TFLOP", 990e12),
+        ("a batch of 4,096 tokens", "4,096 tokens", 4096),
+        ("needs 16,384", "16,384", 16384),
+        ("a share of 56.8%.", "56.8%", 0.568),
+        ("a share of $56.8\\%$.", "56.8%", 0.568),
+        ("costs \\$2 an hour", "$2", 2),
+        ("costs 2 dollars", "2 dollars", 2),
+        ("it is 3x as long", "3x", 3),
+        ("it is 2.5× as long", "2.5×", 2.5),
+        ("20 times the usage", "20 times", 20),
+        ("a model of 8.2B parameters", "8.2B", 8.2e9),
+        ("298.6 billion tokens", "298.6 billion", 298.6e9),
+        ("$24\\,\\mathrm{GB}$ in all", "24 GB", 24e9),
+        ("$1.3 \\times 10^{18}$ FLOPs", "1.3 × 10^18 FLOPs", 1.3e18),
+        ("1.3 × 10¹⁸ FLOPs", "1.3 × 10¹⁸ FLOPs", 1.3e18),
+        ("$112{,}792$ steps wait", "112,792 steps", 112792),
+        ("100,000 GPU-hours", "100,000 GPU-hours", 3.6e8),
+        ("a loss of 2.9 nats", "2.9 nats", 2.9),
+        ("| cell | 37 GB |", "37 GB", 37e9),
+    ],
+)
 def test_a_number_with_a_unit_is_found(markdown, text, value):
     ((seen, size),) = found(markdown)
     assert seen == text and size == pytest.approx(value, rel=1e-12)
 
 
-@pytest.mark.parametrize("markdown", [
-    "see 3.2.4, figure 3-7, Exercise 3-10 and note 38", "`cost = 14.3 s` is code", "```\n14.3 s\n```\n", "[page](a-14%20s.ipynb)",
-    "{cite}`wu2025about14s`", "$2mkn$, $n(n+1)/2$, $6N + 12 n_L h s$", "$10^9$ bytes, $2^{30}$ bytes",
-    "Qwen3-8B and Llama-3.1-70B on an H100", "$3 \\times 4$ by $4 \\times 5$", "four times as long, eight GPUs", "in 2026",
-    "a 2:4 pattern", "<img src='x' width='80 px'>", "$a < 5$ and $c > b$",
-    "A100 and FP8 and L40S", "for $K = 1$"])
+@pytest.mark.parametrize(
+    "markdown",
+    [
+        "see 3.2.4, figure 3-7, Exercise 3-10 and note 38",
+        "`cost = 14.3 s` is code",
+        "```\n14.3 s\n```\n",
+        "[page](a-14%20s.ipynb)",
+        "{cite}`wu2025about14s`",
+        "$2mkn$, $n(n+1)/2$, $6N + 12 n_L h s$",
+        "$10^9$ bytes, $2^{30}$ bytes",
+        "Qwen3-8B and Llama-3.1-70B on an H100",
+        "$3 \\times 4$ by $4 \\times 5$",
+        "four times as long, eight GPUs",
+        "in 2026",
+        "a 2:4 pattern",
+        "<img src='x' width='80 px'>",
+        "$a < 5$ and $c > b$",
+        "A100 and FP8 and L40S",
+        "for $K = 1$",
+    ],
+)
 def test_what_is_no_number_with_a_unit_is_passed_over(markdown):
     assert found(markdown) == []
 

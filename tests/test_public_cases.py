@@ -1,14 +1,25 @@
 """Numbers that people disputed in public threads, each with the value that was established there."""
+
 from dataclasses import replace
 
 import pytest
-from workloads.flops import rule_6n, training
-from workloads.hardware import accelerator
-from workloads.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, training_state_bytes, weights_read_per_step
-from workloads.metrics import little_occupancy
-from workloads.models import Model, model, parameters
-from workloads.roofline import mfu, transfer_seconds
-from workloads.training import activation_bytes, layer_bytes, layer_input_bytes, logits_bytes, state_bytes, transformer
+
+from workloads.counts.flops import rule_6n, training
+from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weights_read_per_step
+from workloads.counts.parameter_counts import parameters
+from workloads.counts.training_memory import (
+    activation_bytes,
+    layer_bytes,
+    layer_input_bytes,
+    logits_bytes,
+    state_bytes,
+    training_state_bytes,
+)
+from workloads.counts.transformer_graph import transformer
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import Model, model
+from workloads.serving.latency_metrics import little_occupancy
+from workloads.times.roofline import mfu, transfer_seconds
 
 GIB = 2**30
 LLAMA = model("Llama-3.1-8B")
@@ -67,7 +78,7 @@ def test_utilisation_against_the_dense_peak_fms_fsdp_89():
     peak = accelerator("H100 SXM").peak()
     assert mfu(per_token * 9600, 1, peak) == pytest.approx(0.46, abs=0.015)
     assert mfu(per_token * 9600, 1, 2 * peak) < 0.24
-    assert mfu(training(model("Llama-2-7B"), 4096).total / 4096 * 9600, 1, peak) == pytest.approx(0.42, abs=0.01)       # causal pairs
+    assert mfu(training(model("Llama-2-7B"), 4096).total / 4096 * 9600, 1, peak) == pytest.approx(0.42, abs=0.01)  # causal pairs
 
 
 def test_decode_floor_leaves_the_input_table_out_tt_inference_server_125():
@@ -97,7 +108,7 @@ def test_adam_keeps_twelve_bytes_ai_infra_guide_24():
 def test_recomputation_keeps_inputs_a_layer_and_logits_torchtitan_table_2():
     """Llama-3.1-8B on 8 GPUs (FSDP), one sequence of 32,768, all layers computed again: 83.9 GiB printed. Once said here: 18 GB."""
     graph = transformer(LLAMA, 32_768)
-    hidden = 32_768 * 4096 * 2                                             # one layer's input or output
+    hidden = 32_768 * 4096 * 2  # one layer's input or output
     state = state_bytes(graph, "bf16 gradients").total / 8
     logits, inputs, layer = logits_bytes(32_768 * 128_256), layer_input_bytes(graph), layer_bytes(graph)[0]
     assert state == 16 * 8_030_261_248 / 8 and inputs == 32 * hidden and logits == 10 * 32_768 * 128_256
@@ -124,7 +135,7 @@ def test_four_bits_leave_embedding_and_head_as_they_are_trl_1111():
     graph = transformer(llama, 1, trained=lambda name: False, lora_rank=1, lora_on=("query",))
     adapters = 26 * (3200 + 3200)
     loaded = lambda *widths: (state_bytes(graph, "bf16 gradients", *widths).weights - 2 * adapters) / 1e9
-    scales = 0.127 / 8                                                     # 8-bit scales of blocks of 64, and their own
+    scales = 0.127 / 8  # 8-bit scales of blocks of 64, and their own
     assert loaded(0.5 + scales, 4) == pytest.approx(2.48, abs=0.005) and loaded(0.5 + scales, 4) == pytest.approx(2.5, rel=0.05)
     assert loaded(0.5 + scales) == pytest.approx(2.07, abs=0.005)
     assert loaded(0.5) == pytest.approx(0.5 * 3.221504 + 2 * 0.2049696, rel=1e-9)

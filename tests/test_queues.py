@@ -1,4 +1,5 @@
 """Formulas against an event-by-event simulation that shares no line with the library."""
+
 import heapq
 import itertools
 import random
@@ -6,7 +7,8 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import arrivals, queues
+
+from workloads.serving import arrivals, queues
 
 
 def simulated_mean_wait(rate, draw_service, count, seed, servers=1, cv=1.0):
@@ -34,8 +36,11 @@ def simulated_mean_wait(rate, draw_service, count, seed, servers=1, cv=1.0):
 @pytest.mark.parametrize("rho", [0.3, 0.6, 0.8])
 def test_pollaczek_khinchine_agrees_with_simulation(rho):
     service = 0.2
-    for draw, scv in ((lambda r: service, 0), (lambda r: r.expovariate(1 / service), 1),
-                      (lambda r: service * (0.1 if r.random() < 0.75 else 3.7), 2.43)):
+    for draw, scv in (
+        (lambda r: service, 0),
+        (lambda r: r.expovariate(1 / service), 1),
+        (lambda r: service * (0.1 if r.random() < 0.75 else 3.7), 2.43),
+    ):
         simulated = simulated_mean_wait(rho / service, draw, 150_000, seed=11)
         assert queues.mg1_wait(rho / service, service, scv) == pytest.approx(simulated, rel=0.07)
 
@@ -48,20 +53,20 @@ def test_two_point_service_has_the_variation_the_simulation_uses():
 def test_bursty_arrivals_leave_the_region_of_the_poisson_formula():
     rate, service = 4, 0.2
     simulated = simulated_mean_wait(rate, lambda r: service, 200_000, seed=3, cv=3)
-    assert simulated > 5 * queues.md1_wait(rate, service)             # the M in M/D/1 is what fails
+    assert simulated > 5 * queues.md1_wait(rate, service)  # the M in M/D/1 is what fails
     assert queues.gg1_wait(rate, service, 9, 0) == pytest.approx(simulated, rel=0.2)
 
 
 def test_kingman_knows_the_spread_of_the_gaps_but_not_their_order():
     times, seconds, service = [], 24_000, 0.2
-    for k in range(seconds // 60):                                     # a busy minute at rho 1.16, a quiet one at 0.44: 0.8 on the whole
+    for k in range(seconds // 60):  # a busy minute at rho 1.16, a quiet one at 0.44: 0.8 on the whole
         times += arrivals.poisson_times((5.8, 2.2)[k % 2], 60, seed=k, start=60 * k)
     predicted = queues.gg1_wait(len(times) / seconds, service, arrivals.gap_cv(times) ** 2, 0)
     waits = queues.fifo_waits(times, [service] * len(times))
     assert sum(waits) / len(waits) > 4 * predicted
 
     gaps = [b - a for a, b in itertools.pairwise(times)]
-    random.Random(1).shuffle(gaps)                                     # the same gaps in no order
+    random.Random(1).shuffle(gaps)  # the same gaps in no order
     shuffled = queues.fifo_waits(list(itertools.accumulate(gaps)), [service] * len(gaps))
     assert sum(shuffled) / len(shuffled) == pytest.approx(predicted, rel=0.15)
 
@@ -85,13 +90,13 @@ def test_total_wait_of_one_server_does_not_depend_on_order_when_services_are_equ
     times = list(itertools.accumulate(gap for gap, _ in pairs))
     waits = queues.fifo_waits(times, [3] * len(times))
     finish = [t + w + 3 for t, w in zip(times, waits)]
-    assert all(b - a >= 3 for a, b in itertools.pairwise(finish))         # one at a time
+    assert all(b - a >= 3 for a, b in itertools.pairwise(finish))  # one at a time
     assert all(w >= 0 for w in waits)
 
 
 def test_hand_worked_waits():
-    assert queues.mg1_wait(4, 0.2, 0) == pytest.approx(0.4)            # rho 0.8: 0.8 / 0.4 * 0.2
-    assert queues.md1_wait(4, 0.125) == 0.0625                         # rho 0.5: 0.5 / 1 * 0.125
+    assert queues.mg1_wait(4, 0.2, 0) == pytest.approx(0.4)  # rho 0.8: 0.8 / 0.4 * 0.2
+    assert queues.md1_wait(4, 0.125) == 0.0625  # rho 0.5: 0.5 / 1 * 0.125
 
 
 @settings(deadline=None)

@@ -1,54 +1,59 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import requests
-from workloads.requests import Request
+
+from workloads.counts import request_tokens
+from workloads.counts.request_tokens import Request
 
 lengths = st.integers(1, 300)
 any_request = st.builds(Request, new=lengths, output=lengths, past=st.integers(0, 300))
 
 
 def test_first_token_comes_from_prefill_so_a_request_takes_one_step_less_than_it_returns():
-    assert requests.decode_steps(Request(8192, 256)) == 255
-    assert requests.decode_steps(Request(1024, 2048)) == 2047
+    assert request_tokens.decode_steps(Request(8192, 256)) == 255
+    assert request_tokens.decode_steps(Request(1024, 2048)) == 2047
 
 
 def test_call_chain_of_figure_3_1():
-    chain = requests.call_chain(Request(new=2048, output=4, past=6144))
+    chain = request_tokens.call_chain(Request(new=2048, output=4, past=6144))
     assert [(c.stage, c.rows, c.context) for c in chain] == [
-        ("prefill", 2048, 6144), ("decode", 1, 8192), ("decode", 1, 8193), ("decode", 1, 8194)]
+        ("prefill", 2048, 6144),
+        ("decode", 1, 8192),
+        ("decode", 1, 8193),
+        ("decode", 1, 8194),
+    ]
 
 
 def test_one_returned_token_needs_no_decode_step():
     single = Request(new=7, output=1)
-    assert [c.stage for c in requests.call_chain(single)] == ["prefill"]
-    assert requests.end_context(single) == 7
+    assert [c.stage for c in request_tokens.call_chain(single)] == ["prefill"]
+    assert request_tokens.end_context(single) == 7
     with pytest.raises(ValueError, match="at least 2"):
-        requests.mean_decode_context(single)
+        request_tokens.mean_decode_context(single)
 
 
 @settings(deadline=None)
 @given(any_request)
 def test_call_chain_agrees_with_writing_the_cache_token_by_token(request):
-    cache, returned, seen = request.past, 0, []      # KV entries present, tokens returned
+    cache, returned, seen = request.past, 0, []  # KV entries present, tokens returned
     while returned < request.output:
         rows = request.new if returned == 0 else 1
         seen.append((rows, cache))
         cache, returned = cache + rows, returned + 1
-    assert seen == [(c.rows, c.context) for c in requests.call_chain(request)]
-    assert cache == requests.end_context(request)
+    assert seen == [(c.rows, c.context) for c in request_tokens.call_chain(request)]
+    assert cache == request_tokens.end_context(request)
 
 
 @settings(deadline=None)
 @given(any_request.filter(lambda r: r.output > 1))
 def test_mean_context_is_the_mean_of_the_steps_contexts(request):
-    contexts = [c.context for c in requests.call_chain(request)[1:]]
-    assert requests.mean_decode_context(request) == pytest.approx(sum(contexts) / len(contexts), rel=1e-12)
+    contexts = [c.context for c in request_tokens.call_chain(request)[1:]]
+    assert request_tokens.mean_decode_context(request) == pytest.approx(sum(contexts) / len(contexts), rel=1e-12)
 
 
 def test_contexts_of_the_two_request_types():
-    assert requests.mean_decode_context(Request(8192, 256)) == 8192 + 127
-    assert requests.mean_decode_context(Request(1024, 2048)) == 1024 + 1023
+    assert request_tokens.mean_decode_context(Request(8192, 256)) == 8192 + 127
+    assert request_tokens.mean_decode_context(Request(1024, 2048)) == 1024 + 1023
 
 
 @settings(deadline=None)
@@ -57,19 +62,28 @@ def test_lockstep_reads_the_weights_once_a_round(batch):
     left, rounds = [r.output - 1 for r in batch], 0
     while any(left):
         left, rounds = [max(0, n - 1) for n in left], rounds + 1
-    assert requests.lockstep_weight_reads(batch) == rounds + 1
-    assert requests.lockstep_weight_reads(batch, batched_prefill=False) == rounds + len(batch)
-    assert requests.total_decode_steps(batch) == sum(r.output for r in batch) - len(batch)
+    assert request_tokens.lockstep_weight_reads(batch) == rounds + 1
+    assert request_tokens.lockstep_weight_reads(batch, batched_prefill=False) == rounds + len(batch)
+    assert request_tokens.total_decode_steps(batch) == sum(r.output for r in batch) - len(batch)
 
 
 def test_rows_of_a_pass_set_its_intensity():
-    assert requests.weight_intensity(1, 2) == 1              # one multiply-add on a two-byte weight
-    assert requests.weight_intensity(8 * 1024, 2) == 8 * 1024
-    assert requests.weight_intensity(64, 1) == 2 * requests.weight_intensity(64, 2)
+    assert request_tokens.weight_intensity(1, 2) == 1  # one multiply-add on a two-byte weight
+    assert request_tokens.weight_intensity(8 * 1024, 2) == 8 * 1024
+    assert request_tokens.weight_intensity(64, 1) == 2 * request_tokens.weight_intensity(64, 2)
 
 
-@pytest.mark.parametrize("wrong", [dict(new=0, output=1), dict(new=1, output=0), dict(new=1, output=1, past=-1),
-                                   dict(new=1.5, output=1), dict(new=float("nan"), output=1), dict(new=None, output=1)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(new=0, output=1),
+        dict(new=1, output=0),
+        dict(new=1, output=1, past=-1),
+        dict(new=1.5, output=1),
+        dict(new=float("nan"), output=1),
+        dict(new=None, output=1),
+    ],
+)
 def test_impossible_requests_are_refused(wrong):
     with pytest.raises(ValueError, match="tokens"):
         Request(**wrong)
@@ -77,10 +91,10 @@ def test_impossible_requests_are_refused(wrong):
 
 def test_steps_outside_the_chain_are_refused():
     with pytest.raises(ValueError, match="below 3"):
-        requests.context_at(Request(2048, 4), 3)
+        request_tokens.context_at(Request(2048, 4), 3)
     with pytest.raises(ValueError, match="step"):
-        requests.context_at(Request(2048, 4), -1)
+        request_tokens.context_at(Request(2048, 4), -1)
     with pytest.raises(ValueError, match="at least one request"):
-        requests.lockstep_weight_reads([])
+        request_tokens.lockstep_weight_reads([])
     with pytest.raises(ValueError, match="bytes_per_parameter"):
-        requests.weight_intensity(1, 0)
+        request_tokens.weight_intensity(1, 0)

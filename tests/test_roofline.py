@@ -1,4 +1,5 @@
 """Roofline times against exact fractions, scans and laws."""
+
 from fractions import Fraction
 
 import numpy
@@ -6,11 +7,12 @@ import pytest
 import sympy
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from workloads.flops import decode_step, forward
-from workloads.hardware import accelerator
-from workloads.memory import decode_traffic
-from workloads.models import model
-from workloads.roofline import (
+
+from workloads.counts.flops import decode_step, forward
+from workloads.counts.memory import decode_traffic
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import model
+from workloads.times.roofline import (
     attainable,
     compute_bound_context,
     compute_seconds,
@@ -48,7 +50,7 @@ def test_the_roofline_is_the_longer_side_and_less_than_both_together(flops, move
     arithmetic, transfer = compute_seconds(flops, peak, m), transfer_seconds(moved, bandwidth, b)
     time = roofline_seconds(flops, moved, peak, bandwidth, m, b)
     assert time in (arithmetic, transfer) and arithmetic <= time and transfer <= time <= arithmetic + transfer
-    assert time >= roofline_seconds(flops, moved, peak, bandwidth)         # utilisation below 1 only lengthens
+    assert time >= roofline_seconds(flops, moved, peak, bandwidth)  # utilisation below 1 only lengthens
 
 
 @given(AMOUNT, AMOUNT, AMOUNT, AMOUNT)
@@ -163,27 +165,42 @@ def test_arrays_give_what_scalars_give():
     assert list(attainable(numpy.array([1, 1000]), 100, 2)) == [2, 100]
     assert list(mfu(numpy.array([1.0, 2.0]), 2, 1)) == [0.5, 1]
     assert list(critical_batch(16e9, 16e9, numpy.array([0, 1e7]), 990e12, 3.35e12)) == [
-        critical_batch(16e9, 16e9, each, 990e12, 3.35e12) for each in (0, 1e7)]
+        critical_batch(16e9, 16e9, each, 990e12, 3.35e12) for each in (0, 1e7)
+    ]
     with pytest.raises(ValueError, match="bytes_per_sequence"):
         critical_batch(16e9, 16e9, numpy.array([0, 1e9]), 990e12, 3.35e12)
 
 
-@pytest.mark.parametrize("call, name", [
-    (lambda: compute_seconds(-1, 1), "flops"), (lambda: compute_seconds(1, 0), "peak"), (lambda: compute_seconds(1, 1, mfu=1.01), "mfu"),
-    (lambda: compute_seconds(1, 1, mfu=0), "mfu"), (lambda: transfer_seconds(1, 0), "bandwidth"),
-    (lambda: transfer_seconds(-1, 1), "bytes_moved"),
-    (lambda: transfer_seconds(1, 1, mbu=float("nan")), "mbu"), (lambda: ridge(1, 0), "bandwidth"), (lambda: intensity(1, 0), "bytes_moved"),
-    (lambda: mfu(1, 0, 1), "seconds"), (lambda: mbu(1, 1, 0), "bandwidth"), (lambda: attainable(-1, 1, 1), "intensity"),
-    (lambda: critical_batch(0, 1, 0, 1, 1), "flops_per_sequence"), (lambda: critical_batch(1, 0, 0, 1, 1), "shared_bytes"),
-    (lambda: critical_batch(1, 1, -1, 1, 1), "bytes_per_sequence"), (lambda: compute_bound_context(1, 0, 1, 1), "kv_bytes_per_token"),
-    (lambda: speedup(1.5, 2), "share"), (lambda: speedup(0.5, 0), "factor"), (lambda: regime(1, 1, float("inf"), 1), "peak"),
-])
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: compute_seconds(-1, 1), "flops"),
+        (lambda: compute_seconds(1, 0), "peak"),
+        (lambda: compute_seconds(1, 1, mfu=1.01), "mfu"),
+        (lambda: compute_seconds(1, 1, mfu=0), "mfu"),
+        (lambda: transfer_seconds(1, 0), "bandwidth"),
+        (lambda: transfer_seconds(-1, 1), "bytes_moved"),
+        (lambda: transfer_seconds(1, 1, mbu=float("nan")), "mbu"),
+        (lambda: ridge(1, 0), "bandwidth"),
+        (lambda: intensity(1, 0), "bytes_moved"),
+        (lambda: mfu(1, 0, 1), "seconds"),
+        (lambda: mbu(1, 1, 0), "bandwidth"),
+        (lambda: attainable(-1, 1, 1), "intensity"),
+        (lambda: critical_batch(0, 1, 0, 1, 1), "flops_per_sequence"),
+        (lambda: critical_batch(1, 0, 0, 1, 1), "shared_bytes"),
+        (lambda: critical_batch(1, 1, -1, 1, 1), "bytes_per_sequence"),
+        (lambda: compute_bound_context(1, 0, 1, 1), "kv_bytes_per_token"),
+        (lambda: speedup(1.5, 2), "share"),
+        (lambda: speedup(0.5, 0), "factor"),
+        (lambda: regime(1, 1, float("inf"), 1), "peak"),
+    ],
+)
 def test_impossible_inputs_are_refused_by_name(call, name):
     with pytest.raises(ValueError, match=name):
         call()
 
 
 def test_work_that_balances_is_compute_bound_and_a_cache_that_takes_all_bandwidth_has_no_critical_batch():
-    assert regime(6, 2, 3, 1) == "compute-bound"                       # 2 s each
-    assert critical_batch(12, 5, 4, 3, 1) is None                      # 12 = 3 x 4: intensity nears the ridge and never meets it
-    assert critical_batch(13, 5, 4, 3, 1) == 15                        # 3 x 5 / 1
+    assert regime(6, 2, 3, 1) == "compute-bound"  # 2 s each
+    assert critical_batch(12, 5, 4, 3, 1) is None  # 12 = 3 x 4: intensity nears the ridge and never meets it
+    assert critical_batch(13, 5, 4, 3, 1) == 15  # 3 x 5 / 1

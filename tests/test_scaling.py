@@ -1,4 +1,5 @@
 """Scaling laws and their fits: against numerical optima, brute force, finite differences, and data made from a known law."""
+
 import dataclasses
 import math
 import random
@@ -10,8 +11,9 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize, minimize_scalar
-from workloads import scaling, scaling_fit
-from workloads.scaling import ScalingLaw
+
+from workloads.learning import scaling, scaling_fit
+from workloads.learning.scaling import ScalingLaw
 
 LAW = ScalingLaw(E=1.7, A=400.0, alpha=0.34, B=2000.0, beta=0.37)
 exponents = st.floats(0.05, 0.9)
@@ -28,15 +30,17 @@ def synthetic(count, noise=0.0, seed=0, law=LAW):
 
 # ---- the law and its optimum
 
+
 def test_loss_by_hand():
     assert scaling.loss(ScalingLaw(1, 6, 0.5, 10, 0.5), 9, 25) == pytest.approx(1 + 6 / 3 + 10 / 5)
 
 
 @given(laws, budgets)
 def test_optimum_is_where_a_numerical_minimiser_ends(law, flops):
-    law = dataclasses.replace(law, E=0.0)           # a constant moves no minimum; without it nothing cancels
-    best = minimize_scalar(lambda x: scaling.loss(law, math.exp(x), flops / 6 / math.exp(x)), bounds=(-150, 200), method="bounded",
-                           options={"xatol": 1e-12})
+    law = dataclasses.replace(law, E=0.0)  # a constant moves no minimum; without it nothing cancels
+    best = minimize_scalar(
+        lambda x: scaling.loss(law, math.exp(x), flops / 6 / math.exp(x)), bounds=(-150, 200), method="bounded", options={"xatol": 1e-12}
+    )
     assert scaling.loss(law, scaling.optimal_parameters(law, flops), scaling.optimal_tokens(law, flops)) <= best.fun * (1 + 1e-9)
 
 
@@ -52,10 +56,10 @@ def test_first_and_second_order_conditions_hold_for_every_law():
     law = ScalingLaw(E, A, alpha, B, beta)
     along = scaling.loss(law, N, C / (6 * N))
     best = scaling.optimal_parameters(law, C)
-    x = sympy.symbols("x", positive=True)           # N = best * x: the slope in x vanishes at x = 1
+    x = sympy.symbols("x", positive=True)  # N = best * x: the slope in x vanishes at x = 1
     slope = sympy.diff(along.subs(N, best * x), x).subs(x, 1)
     assert sympy.simplify(sympy.powsimp(sympy.expand_power_base(sympy.powdenest(slope, force=True), force=True), force=True)) == 0
-    second = sympy.diff(along, N, 2).subs(B, alpha * A * N**-alpha * (6 * N / C) ** -beta / beta)       # B from the first-order condition
+    second = sympy.diff(along, N, 2).subs(B, alpha * A * N**-alpha * (6 * N / C) ** -beta / beta)  # B from the first-order condition
     assert sympy.simplify(second * N**2 / (alpha * (alpha + beta) * A * N**-alpha)) == 1
 
 
@@ -108,10 +112,18 @@ def test_a_law_refuses_impossible_coefficients(field, value):
         dataclasses.replace(LAW, **{field: value})
 
 
-@pytest.mark.parametrize("call", [lambda: scaling.loss(LAW, 0, 1e9), lambda: scaling.loss(LAW, 1e9, -1),
-                                  lambda: scaling.optimal_parameters(LAW, 0), lambda: scaling.matched_tokens(LAW, math.nan),
-                                  lambda: scaling.tokens_for_loss(LAW, 1e9, math.inf),
-                                  lambda: scaling.score_from_loss(2, 25, 20, 2, 0.1), lambda: scaling.power_law(0, 0.5, 1e20)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: scaling.loss(LAW, 0, 1e9),
+        lambda: scaling.loss(LAW, 1e9, -1),
+        lambda: scaling.optimal_parameters(LAW, 0),
+        lambda: scaling.matched_tokens(LAW, math.nan),
+        lambda: scaling.tokens_for_loss(LAW, 1e9, math.inf),
+        lambda: scaling.score_from_loss(2, 25, 20, 2, 0.1),
+        lambda: scaling.power_law(0, 0.5, 1e20),
+    ],
+)
 def test_bad_input_is_refused(call):
     with pytest.raises(ValueError):
         call()
@@ -154,10 +166,16 @@ def test_a_file_of_a_reader_gives_tokens_from_flops():
     assert [(run.parameters, run.tokens, run.loss) for run in runs] == [(1e9, 1e10, 3.0), (2e9, 1e10, 2.8)]
 
 
-@pytest.mark.parametrize("lines, message", [
-    ([], "header"), (["parameters,loss", "1,2"], "header"), (["parameters,tokens,loss", "1e9,none,3"], "tokens in line 2"),
-    (["parameters,tokens,loss", "1e9,1e10,nan"], "loss in line 2"), (["parameters,tokens,loss", "1e9,1e10"], "loss in line 2"),
-])
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        ([], "header"),
+        (["parameters,loss", "1,2"], "header"),
+        (["parameters,tokens,loss", "1e9,none,3"], "tokens in line 2"),
+        (["parameters,tokens,loss", "1e9,1e10,nan"], "loss in line 2"),
+        (["parameters,tokens,loss", "1e9,1e10"], "loss in line 2"),
+    ],
+)
 def test_a_broken_file_is_refused(lines, message):
     with pytest.raises(ValueError, match=message):
         scaling.read_runs(lines)
@@ -169,6 +187,7 @@ def test_a_larger_small_run_can_end_worse_than_a_smaller_one():
 
 
 # ---- fits
+
 
 def test_huber_by_hand():
     assert scaling_fit.huber(np.array([0.5, -0.5, 3.0, -3.0]), delta=1.0) == pytest.approx(0.125 + 0.125 + 2.5 + 2.5)
@@ -192,8 +211,15 @@ def test_grid_cells_agree_with_a_loop_over_lstsq():
     assert (first.objective, first.law.E, first.law.A, first.law.B) == pytest.approx((sse, e, a * 1e9**alpha, b * 1e10**beta), rel=1e-9)
 
 
-@pytest.mark.parametrize("fit", [scaling_fit.huber_fit, scaling_fit.least_squares_fit, lambda runs: scaling_fit.huber_fit(runs, np.inf),
-                                 lambda runs: scaling_fit.least_squares_fit(runs, "free")])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        scaling_fit.huber_fit,
+        scaling_fit.least_squares_fit,
+        lambda runs: scaling_fit.huber_fit(runs, np.inf),
+        lambda runs: scaling_fit.least_squares_fit(runs, "free"),
+    ],
+)
 def test_exact_data_give_the_law_back(fit):
     assert dataclasses.astuple(fit(synthetic(40)).law) == pytest.approx(dataclasses.astuple(LAW), rel=1e-4)
 
@@ -244,8 +270,9 @@ def published_method(runs, start, delta=1e-3):
     return minimize(objective, start, method="L-BFGS-B")
 
 
-@pytest.mark.parametrize("runs", [synthetic(60, 0.01), scaling.training_runs(), scaling.training_runs("fit")],
-                         ids=["synthetic", "all C4", "six C4"])
+@pytest.mark.parametrize(
+    "runs", [synthetic(60, 0.01), scaling.training_runs(), scaling.training_runs("fit")], ids=["synthetic", "all C4", "six C4"]
+)
 def test_huber_fit_is_no_worse_than_the_published_method_from_many_starts(runs):
     draw = random.Random(3)
     starts = [[draw.uniform(0, 25), draw.uniform(0, 25), draw.uniform(-1, 1), draw.uniform(0, 2), draw.uniform(0, 2)] for _ in range(12)]
@@ -321,17 +348,20 @@ def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch(monkeypat
     assert first == pytest.approx(scaling_fit.bootstrap(runs, fit, 30, seed=2), rel=1e-6)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: scaling_fit.huber_fit(synthetic(4)),
-    lambda: scaling_fit.huber_fit([dataclasses.replace(r, parameters=1e9) for r in synthetic(8)]),
-    lambda: scaling_fit.huber_fit(synthetic(8), delta=0),
-    lambda: scaling_fit.least_squares_fit(synthetic(8), intercept="fixed"),
-    lambda: scaling_fit.grid_cells(synthetic(8), exponents=(0.1, -0.2)),
-    lambda: scaling_fit.grid_cells([dataclasses.replace(r, loss=10 - r.loss) for r in synthetic(8)]),
-    lambda: scaling_fit.bootstrap(synthetic(8), scaling_fit.huber_fit(synthetic(8)), resamples=0),
-    lambda: scaling_fit.profile(scaling.training_runs("fit"), [0.0]),
-    lambda: scaling.root_mean_square_error(LAW, []),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: scaling_fit.huber_fit(synthetic(4)),
+        lambda: scaling_fit.huber_fit([dataclasses.replace(r, parameters=1e9) for r in synthetic(8)]),
+        lambda: scaling_fit.huber_fit(synthetic(8), delta=0),
+        lambda: scaling_fit.least_squares_fit(synthetic(8), intercept="fixed"),
+        lambda: scaling_fit.grid_cells(synthetic(8), exponents=(0.1, -0.2)),
+        lambda: scaling_fit.grid_cells([dataclasses.replace(r, loss=10 - r.loss) for r in synthetic(8)]),
+        lambda: scaling_fit.bootstrap(synthetic(8), scaling_fit.huber_fit(synthetic(8)), resamples=0),
+        lambda: scaling_fit.profile(scaling.training_runs("fit"), [0.0]),
+        lambda: scaling.root_mean_square_error(LAW, []),
+    ],
+)
 def test_a_fit_without_enough_to_go_on_is_refused(call):
     with pytest.raises(ValueError):
         call()

@@ -1,4 +1,5 @@
 """The full-text search: it finds what stands on the pages, from a server and from the disk, and shows what a reader reads."""
+
 import json
 import re
 import sys
@@ -13,15 +14,15 @@ from workloads_site import search
 
 PAGES = [name for name in site_pages() if (ROOT / name).with_suffix(".ipynb").exists() or (ROOT / name).with_suffix(".md").exists()]
 BUILT = pytest.mark.skipif(not PAGES, reason="the site is not built: run `make book`")
-ASKED = {   # what is typed: the page that has it, and whether it must come first
-    "roofline check": ("book/flop-accounting/roofline-check", True),          # a title
-    "idle time stretch": ("book/workloads/3-1-3", False),                     # a sentence
-    "Kingman": ("book/workloads/3-1-3", True),                                # a formula's name
-    "hundred attempts whole bar": ("book/workloads/3-2-2", False),            # the caption of a figure
-    "F-4": ("exercises/f-04/f-04", True),                                     # an exercise, by its number
-    "zeppelin": ("", False),                                                   # nowhere
-    "success_ratio_needed": ("book/workloads/3-2-2", False),                  # a function, where a page uses it
-    "crossover_length": ("book/reference/api/rlstep", True),                  # a function, where it is explained
+ASKED = {  # what is typed: the page that has it, and whether it must come first
+    "roofline check": ("book/flop-accounting/roofline-check", True),  # a title
+    "idle time stretch": ("book/workloads/3-1-3", False),  # a sentence
+    "Kingman": ("book/workloads/3-1-3", True),  # a formula's name
+    "hundred attempts whole bar": ("book/workloads/3-2-2", False),  # the caption of a figure
+    "F-4": ("exercises/f-04/f-04", True),  # an exercise, by its number
+    "zeppelin": ("", False),  # nowhere
+    "success_ratio_needed": ("book/workloads/3-2-2", False),  # a function, where a page uses it
+    "crossover_length": ("book/reference/api/rlstep", True),  # a function, where it is explained
 }
 
 
@@ -89,7 +90,7 @@ def test_every_page_has_the_search(name):
 @BUILT
 def test_the_index_holds_no_source_of_formulas_and_no_folded_code():
     text = (SITE / "searchindex.js").read_text(encoding="utf-8")
-    terms = json.loads(text[text.index("(") + 1:text.rindex(")")])["terms"]
+    terms = json.loads(text[text.index("(") + 1 : text.rindex(")")])["terms"]
     assert {"kingman", "backlog", "cost_ratio"} <= set(terms)
     assert not {"frac", "lfloor", "barh", "ncol"} & set(terms)
 
@@ -106,7 +107,10 @@ def test_the_index_reads_sentences_and_shown_code_alone():
         nodes.paragraph("", "", nodes.Text("A queue of "), nodes.math("", r"\frac{1}{2}"), nodes.Text(" holds.")),
         nodes.math_block("", r"\lambda"),
         nodes.raw("", "<figure><svg><text>axis</text></svg><figcaption>A caption</figcaption></figure>", format="html"),
-        nodes.raw("", "<p>list of pages</p>", format="html", classes=["wl-unread"]), hidden, shown, output,
+        nodes.raw("", "<p>list of pages</p>", format="html", classes=["wl-unread"]),
+        hidden,
+        shown,
+        output,
     ):
         page += child
     read = search.readable(page)

@@ -7,15 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving_simpy import simulate
-from workloads import flops, memory, steptime
-from workloads.arrivals import Arrival, poisson_times
-from workloads.hardware import accelerator
-from workloads.models import model
-from workloads.replay import LONG_INPUT, LONG_OUTPUT, Measured, logged_chunks, measured_replay, replay_factors, replay_load, replay_settings
-from workloads.requests import Request
-from workloads.serving import Engine, Run, Served, calibrate, outstanding, p95_times, relative_errors, serve, serve_stepwise
-from workloads.steptime import TICKS, StepTime, step_time
-from workloads.traces import trace_lines
+
+from workloads.counts import flops, memory
+from workloads.counts.request_tokens import Request
+from workloads.facts.accelerators import accelerator
+from workloads.facts.models import model
+from workloads.serving import step_seconds
+from workloads.serving.arrivals import Arrival, poisson_times
+from workloads.serving.calibration import calibrate, relative_errors
+from workloads.serving.replay import (
+    LONG_INPUT,
+    LONG_OUTPUT,
+    Measured,
+    logged_chunks,
+    measured_replay,
+    replay_factors,
+    replay_load,
+    replay_settings,
+)
+from workloads.serving.simulation import Engine, Run, Served, outstanding, p95_times, serve, serve_stepwise
+from workloads.serving.step_seconds import TICKS, StepTime, step_time
+from workloads.serving.traces import trace_lines
 
 QWEN, CARD = model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation")
 ENGINE = Engine(**replay_settings())
@@ -31,6 +43,7 @@ def load_of(*requests):
 
 
 # ---- the measured replay -------------------------------------------------------------------------------------------------
+
 
 def test_the_replay_loads_hold_240_of_each_type_and_the_phases_mirror_each_other():
     for load in LOADS.values():
@@ -95,6 +108,7 @@ def test_without_the_whole_sequence_check_preemptions_multiply():
 
 # ---- a model of the same rules in SimPy ----------------------------------------------------------------------------------
 
+
 def agree_with_simpy(load, engine, cost):
     settings_of = {k: v for k, v in asdict(engine).items() if k != "max_length"}
     jobs, steps = simulate([(a.time, a.request.new, a.request.output) for a in load], asdict(cost), **settings_of)
@@ -115,8 +129,13 @@ def test_replays_equal_the_simpy_model(name, form):
 def test_random_loads_equal_the_simpy_model(seed):
     draw = random.Random(seed)
     seats = draw.choice([1, 3, 16])
-    engine = Engine(blocks=draw.randint(40, 300), block_size=draw.choice([1, 7, 16]), token_budget=draw.choice([seats, 64, 500]),
-                    seats=seats, whole_sequence=draw.random() < 0.7)
+    engine = Engine(
+        blocks=draw.randint(40, 300),
+        block_size=draw.choice([1, 7, 16]),
+        token_budget=draw.choice([seats, 64, 500]),
+        seats=seats,
+        whole_sequence=draw.random() < 0.7,
+    )
     room = engine.blocks * engine.block_size
     load = []
     for time in sorted(draw.uniform(0, 3) for _ in range(30)):
@@ -127,12 +146,18 @@ def test_random_loads_equal_the_simpy_model(seed):
 
 # ---- event-skipping against step by step ---------------------------------------------------------------------------------
 
+
 @st.composite
 def situations(draw):
     seats = draw(st.integers(1, 12))
     block_size = draw(st.sampled_from([1, 2, 5, 16]))
-    engine = Engine(blocks=draw(st.integers(3, 60)), block_size=block_size, token_budget=draw(st.integers(seats, 80)), seats=seats,
-                    whole_sequence=draw(st.booleans()))
+    engine = Engine(
+        blocks=draw(st.integers(3, 60)),
+        block_size=block_size,
+        token_budget=draw(st.integers(seats, 80)),
+        seats=seats,
+        whole_sequence=draw(st.booleans()),
+    )
     room, time, load = engine.blocks * block_size, 0.0, []
     for _ in range(draw(st.integers(1, 20))):
         time += draw(st.sampled_from([0.0, 0.0, 0.01, 0.25, 3.0]) | st.floats(0, 2, allow_subnormal=False))
@@ -149,7 +174,7 @@ def situations(draw):
 def test_event_skipping_equals_step_by_step_to_the_last_digit(situation):
     load, engine, cost = situation
     fast, slow = serve(load, engine, cost), serve_stepwise(load, engine, cost)
-    assert fast.requests == slow.requests           # every time, and every request's preemptions
+    assert fast.requests == slow.requests  # every time, and every request's preemptions
     assert fast.steps == slow.steps
     assert set(fast.timeline) <= set(slow.timeline)
     assert fast.events <= slow.steps
@@ -163,8 +188,13 @@ def test_one_cost_above_nothing_is_enough_for_a_step(paid):
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.integers(1, 100), st.integers(0, 10**6), st.integers(0, 200), st.sampled_from(["sum", "max"]),
-       st.lists(st.integers(0, 1000), min_size=6, max_size=6))
+@given(
+    st.integers(1, 100),
+    st.integers(0, 10**6),
+    st.integers(0, 200),
+    st.sampled_from(["sum", "max"]),
+    st.lists(st.integers(0, 1000), min_size=6, max_size=6),
+)
 def test_a_span_is_the_sum_of_its_steps(rows, context, steps, form, costs):
     cost = StepTime(costs[0] + 1, *costs[1:], peak=10, bandwidth=7, form=form)
     assert cost.span(rows, context, steps) == sum(cost.step(rows, rows, 0, 0, context + rows * j) for j in range(steps))
@@ -178,7 +208,7 @@ def test_every_run_keeps_the_laws_of_the_engine(situation):
     for r in run.requests:
         assert r.arrival <= r.scheduled < r.first <= r.last
     firsts = [r.scheduled for r in run.requests]
-    assert firsts == sorted(firsts)                                                     # first come, first scheduled
+    assert firsts == sorted(firsts)  # first come, first scheduled
     assert all(0 < used <= engine.blocks and 0 < rows <= engine.seats for _, used, rows in run.timeline)
     end, used, rows = run.timeline[-1]
     # all others have given their blocks back
@@ -187,7 +217,7 @@ def test_every_run_keeps_the_laws_of_the_engine(situation):
     assert all(a[0] < b[0] for a, b in zip(run.timeline, run.timeline[1:]))
     assert outstanding(run, run.timeline[-1][0]) == 0
     if not run.preemptions:
-        tokens = sum(a.request.new + a.request.output - 1 for a in load)               # without preemption nothing is computed twice
+        tokens = sum(a.request.new + a.request.output - 1 for a in load)  # without preemption nothing is computed twice
         assert run.steps <= tokens
 
 
@@ -195,10 +225,11 @@ def test_every_run_keeps_the_laws_of_the_engine(situation):
 @given(st.integers(1, 500), st.integers(0, 64), st.integers(0, 10**6), st.integers(0, 10**5), st.integers(0, 10**6))
 def test_the_roofline_of_the_whole_step_is_never_above_that_of_its_operators(tokens, logits, pairs, context, decode_context):
     counts = tokens, logits, pairs, context, decode_context
-    assert replace(BOUND, form="max").step(*counts) <= BOUND.step(*counts) + 10     # ticks of rounding
+    assert replace(BOUND, form="max").step(*counts) <= BOUND.step(*counts) + 10  # ticks of rounding
 
 
 # ---- hand-worked ---------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])
 def test_a_prompt_is_computed_in_chunks_of_the_budget(engine_of):
@@ -281,6 +312,7 @@ def test_a_fit_of_two_factors_meets_a_simulated_measurement():
 
 # ---- growth, counted and not timed ---------------------------------------------------------------------------------------
 
+
 def test_sixteen_times_the_output_costs_sixteen_times_the_steps_and_hardly_more_events():
     fitted = replace(BOUND, **replay_factors())
     runs = [serve([Arrival(i / 8, Request(1024, output)) for i in range(480)], ENGINE, fitted) for output in (256, 4096)]
@@ -290,10 +322,10 @@ def test_sixteen_times_the_output_costs_sixteen_times_the_steps_and_hardly_more_
 
 def test_arrivals_behind_a_blocked_queue_end_no_span():
     by_seat = Engine(blocks=100, token_budget=640, seats=1)
-    by_pool = Engine(blocks=64, token_budget=640, seats=8)                     # a prompt of 600 tokens takes more than half of it
+    by_pool = Engine(blocks=64, token_budget=640, seats=8)  # a prompt of 600 tokens takes more than half of it
     for engine in (by_seat, by_pool):
         run = serve(load_of(*((float(i), 600, 401) for i in range(20))), engine, COUNTING)
-        assert (run.events, run.steps, run.preemptions) == (20 * 2, 20 * 401, 0)               # a prompt and a span each
+        assert (run.events, run.steps, run.preemptions) == (20 * 2, 20 * 401, 0)  # a prompt and a span each
 
 
 def test_events_grow_in_proportion_to_the_requests():
@@ -308,17 +340,21 @@ def test_events_grow_in_proportion_to_the_requests():
 
 # ---- bad input -----------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])
-@pytest.mark.parametrize("load, message", [
-    ([], "at least one arrival"),
-    (load_of((1, 8, 8), (0.5, 8, 8)), r"in order, got 0\.5 after 1"),
-    (load_of((-1, 8, 8)), r"arrival \(s\) must be at least 0, got -1"),
-    (load_of((math.nan, 8, 8)), r"arrival \(s\)"),
-    (load_of((math.inf, 8, 8)), r"arrival \(s\)"),
-    (load_of((0, 10_000, 241)), r"new \+ output \(tokens\) must be at most the engine's max_length 10240, got 10241"),
-    (load_of((0, 100, 62)), r"fit the pool of 10 blocks of 16, got 161"),
-    ([Arrival(0, Request(8, 8, past=8))], r"past \(tokens\) must be 0"),
-])
+@pytest.mark.parametrize(
+    "load, message",
+    [
+        ([], "at least one arrival"),
+        (load_of((1, 8, 8), (0.5, 8, 8)), r"in order, got 0\.5 after 1"),
+        (load_of((-1, 8, 8)), r"arrival \(s\) must be at least 0, got -1"),
+        (load_of((math.nan, 8, 8)), r"arrival \(s\)"),
+        (load_of((math.inf, 8, 8)), r"arrival \(s\)"),
+        (load_of((0, 10_000, 241)), r"new \+ output \(tokens\) must be at most the engine's max_length 10240, got 10241"),
+        (load_of((0, 100, 62)), r"fit the pool of 10 blocks of 16, got 161"),
+        ([Arrival(0, Request(8, 8, past=8))], r"past \(tokens\) must be 0"),
+    ],
+)
 def test_a_load_that_cannot_be_served_is_refused(engine_of, load, message):
     with pytest.raises(ValueError, match=message):
         engine_of(load, Engine(blocks=10), COUNTING)
@@ -328,16 +364,27 @@ def test_a_request_that_just_fits_is_served():
     assert serve(load_of((0, 100, 61)), Engine(blocks=10), COUNTING).requests[0].preemptions == 0
 
 
-@pytest.mark.parametrize("wrong", [{"blocks": 0}, {"blocks": 2.5}, {"block_size": 0}, {"token_budget": 0}, {"token_budget": 63},
-    {"seats": 0},
-                                   {"max_length": 0}, {"blocks": math.nan}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"blocks": 0},
+        {"blocks": 2.5},
+        {"block_size": 0},
+        {"token_budget": 0},
+        {"token_budget": 63},
+        {"seats": 0},
+        {"max_length": 0},
+        {"blocks": math.nan},
+    ],
+)
 def test_engine_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Engine(**({"blocks": 10} | wrong))
 
 
-@pytest.mark.parametrize("wrong", [{"mfu": 0}, {"mfu": 1.1}, {"mbu": -1}, {"peak": 0}, {"bandwidth": math.nan}, {"kv_bytes": -1},
-    {"form": "min"}])
+@pytest.mark.parametrize(
+    "wrong", [{"mfu": 0}, {"mfu": 1.1}, {"mbu": -1}, {"peak": 0}, {"bandwidth": math.nan}, {"kv_bytes": -1}, {"form": "min"}]
+)
 def test_step_times_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(BOUND, **wrong)
@@ -367,15 +414,17 @@ def test_unknown_replays_and_numbers_of_factors_are_refused():
 
 # ---- export --------------------------------------------------------------------------------------------------------------
 
+
 def test_a_trace_holds_the_load_in_the_form_of_mooncake():
     lines = [json.loads(line) for line in trace_lines(LOADS["phased"])]
     assert [line["timestamp"] for line in lines] == [250 * i for i in range(480)]
     assert sum(line["input_length"] for line in lines) == 240 * (8192 + 1024)
     assert all(len(line["hash_ids"]) == math.ceil(line["input_length"] / 512) for line in lines)
     ids = [i for line in lines for i in line["hash_ids"]]
-    assert len(set(ids)) == len(ids)                                # no prefix in common
+    assert len(set(ids)) == len(ids)  # no prefix in common
     assert [(line["timestamp"] / 1000, line["input_length"], line["output_length"]) for line in lines] == [
-        (arrival.time, arrival.request.new, arrival.request.output) for arrival in LOADS["phased"]]
+        (arrival.time, arrival.request.new, arrival.request.output) for arrival in LOADS["phased"]
+    ]
 
 
 def test_ticks_are_fine_enough_for_the_smallest_cost():
@@ -387,7 +436,7 @@ def test_sum_of_the_positive_part_of_a_line_against_adding_it_up():
     for first in range(-7, 8):
         for slope in range(-4, 5):
             for steps in range(1, 9):
-                assert steptime._positive_part(first, slope, steps) == sum(max(0, first + slope * j) for j in range(steps))
+                assert step_seconds._positive_part(first, slope, steps) == sum(max(0, first + slope * j) for j in range(steps))
 
 
 def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token():
@@ -398,7 +447,7 @@ def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token
 @pytest.mark.parametrize("name", ["uniform", "phased"])
 def test_both_measured_loads_send_the_same_tokens_in_the_same_time(name):
     load = replay_load(name)
-    assert [sum(getattr(a.request, part) for a in load) for part in ("new", "output")] == [240 * 9 * 1024, 240 * 9 * 256]     # 8 k + 1 k
+    assert [sum(getattr(a.request, part) for a in load) for part in ("new", "output")] == [240 * 9 * 1024, 240 * 9 * 256]  # 8 k + 1 k
     assert {(a.request.new, a.request.output, a.request.past) for a in load} == {(8 * 1024, 256, 0), (1024, 8 * 256, 0)}
     assert [a.time for a in load] == [i / 4 for i in range(480)]
     assert sum(a.request.new > 4096 for a in load[:240]) == {"uniform": 120, "phased": 216}[name]

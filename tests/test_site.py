@@ -1,4 +1,5 @@
 """The built site: every internal link, anchor and asset resolves, nothing comes from another host, every page and figure is complete."""
+
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
@@ -36,7 +37,8 @@ class Page(HTMLParser):
             if a.get(key) is not None:
                 self.references.append(a[key])
                 if tag in ("script", "img", "iframe", "source", "image") or (
-                        tag == "link" and a.get("rel") in ("stylesheet", "preload", "icon")):
+                    tag == "link" and a.get("rel") in ("stylesheet", "preload", "icon")
+                ):
                     self.loads.append(a[key])
         if tag == "img":
             self.images.append(a)
@@ -49,7 +51,7 @@ class Page(HTMLParser):
 
     def handle_endtag(self, tag):
         if tag in self.stack:
-            del self.stack[len(self.stack) - 1 - self.stack[::-1].index(tag):]
+            del self.stack[len(self.stack) - 1 - self.stack[::-1].index(tag) :]
 
     def handle_data(self, data):
         if "title" in self.stack and "svg" not in self.stack:
@@ -104,8 +106,12 @@ def test_a_badly_formed_address_would_be_seen():
 
 def test_what_is_offered_to_download_is_there():
     """Notebooks and starters by a link each, from their page; nothing lies there that no page offers."""
-    offered = {((SITE / name).parent / unquote(r)).resolve() for name in WRITTEN for r in PAGES[name].references
-               if r.endswith(".ipynb") and not urlsplit(r).query}                        # a query asks for the live notebook
+    offered = {
+        ((SITE / name).parent / unquote(r)).resolve()
+        for name in WRITTEN
+        for r in PAGES[name].references
+        if r.endswith(".ipynb") and not urlsplit(r).query
+    }  # a query asks for the live notebook
     there = {p.resolve() for folder in ("_sources", "starters") for p in (SITE / folder).rglob("*.ipynb")}
     assert there and {p for p in offered if not p.exists()} == set() and there - offered == set()
 

@@ -1,4 +1,5 @@
 """The Sphinx extension of the book: maths, figures, markers; and the build refuses what it must refuse."""
+
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +15,16 @@ from workloads_site import cells, figures, maths
 needs_katex = pytest.mark.skipif(not maths.KATEX.is_dir(), reason="KaTeX is not installed: run `make book`")
 
 FORMULAS = [
-    r"C = 6 N D", r"\lceil n/p \rceil + \lfloor x \rfloor", r"\operatorname{softmax}(QK^\top/\sqrt{d})", r"10^{12}\,\mathrm{FLOP/s}",
+    r"C = 6 N D",
+    r"\lceil n/p \rceil + \lfloor x \rfloor",
+    r"\operatorname{softmax}(QK^\top/\sqrt{d})",
+    r"10^{12}\,\mathrm{FLOP/s}",
     r"\$0.30",
-    r"f(n) = \begin{cases} n(n+1)/2 & \text{if causal} \\ n^2 & \text{otherwise} \end{cases}", r"\mathbf{x} \in \mathbb{R}^{d}",
+    r"f(n) = \begin{cases} n(n+1)/2 & \text{if causal} \\ n^2 & \text{otherwise} \end{cases}",
+    r"\mathbf{x} \in \mathbb{R}^{d}",
     r"\hat{\eta} \approx 41\,\%",
-    r"\underbrace{2N}_{\text{per token}} D", r"\sum_{\ell=1}^{L} \int_0^T \prod_i x_i \,\mathrm{d}t",
+    r"\underbrace{2N}_{\text{per token}} D",
+    r"\sum_{\ell=1}^{L} \int_0^T \prod_i x_i \,\mathrm{d}t",
     r"\begin{bmatrix} 1 & 2 \\ 3 & 4 \end{bmatrix}",
     r"\displaystyle \frac{2 \left(3 D N \left(n^{2} + 2\right) + \sqrt{n}\right)}{n^{2} + 2}",
     r"\displaystyle \begin{cases} N & \text{for}\: N > 1 \\D & \text{otherwise} \end{cases}",
@@ -36,9 +42,17 @@ def test_formula_is_set_for_the_eye_and_for_assistive_technology(tex, display):
 
 
 @needs_katex
-@pytest.mark.parametrize("tex", [
-    "\\begin{align}\na &= b \\\\\n&= c\n\\end{align}", "a = b \\\\\nc = d", "a = b\n\nc = d", "\\begin{equation}\nx = 1\n\\end{equation}",
-    "\\begin{alignat}{2} a &= b & c \\end{alignat}", r"x = \begin{cases} 1 \\ 2 \end{cases}"])
+@pytest.mark.parametrize(
+    "tex",
+    [
+        "\\begin{align}\na &= b \\\\\n&= c\n\\end{align}",
+        "a = b \\\\\nc = d",
+        "a = b\n\nc = d",
+        "\\begin{equation}\nx = 1\n\\end{equation}",
+        "\\begin{alignat}{2} a &= b & c \\end{alignat}",
+        r"x = \begin{cases} 1 \\ 2 \end{cases}",
+    ],
+)
 def test_blocks_of_several_lines_are_set(tex):
     html, error = maths.render(maths.prepare(tex), True)
     assert error is None and "eqn-num" not in html
@@ -113,8 +127,12 @@ def small_book(folder, page):
     else:
         nbformat.write(page, folder / "book/page.ipynb")
     (folder / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: book/page\n")
-    done = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going", "--quiet"],
-                          cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        [Path(sys.executable).with_name("jupyter-book"), "build", ".", "-W", "-n", "--keep-going", "--quiet"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -136,6 +154,7 @@ def test_build_passes_on_a_sound_page_and_fails_on_broken_ones(tmp_path):
         assert part in said
     code, said = small_book(failing, notebook("1 / 0"))
     assert code != 0 and "ZeroDivisionError" in said
-    code, said = small_book(bare,
-        notebook("from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1 1\"/>')"))
+    code, said = small_book(
+        bare, notebook('from IPython.display import SVG\nSVG(\'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>\')')
+    )
     assert code != 0 and "lacks an alt text" in said

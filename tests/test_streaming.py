@@ -1,4 +1,5 @@
 """Media in time: against a clock that ticks through capture, model, link, network and player, and against every phase of a look."""
+
 from collections import deque
 from fractions import Fraction
 from statistics import median
@@ -6,7 +7,8 @@ from statistics import median
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads.streaming import (
+
+from workloads.serving.playback import (
     Delivery,
     VoiceRecord,
     arrived_audio,
@@ -32,6 +34,7 @@ def arrivals(network=5, process=12):
 
 
 # --- the worked example by hand -----------------------------------------------------------------------------------------
+
 
 def test_the_late_third_chunk_stalls_a_buffer_of_40_ms_for_5_ms():
     assert arrivals(NETWORK) == ARRIVALS
@@ -65,19 +68,27 @@ def test_a_model_slower_than_its_chunks_drifts_by_the_difference_each_chunk():
 def test_public_results_of_the_same_calculation():
     """Finish, first sound and stall of other settings, as bojieli/ai-infra-book lists them in experiment 3-5."""
     for process, network, buffer, first, stall, end in [
-            (12, 5, 40, 78, 0, 238), (12, NETWORK, 40, 78, 5, 243), (25, 5, 40, 91, 0, 251), (6, 5, 40, 72, 0, 232),
-            (12, 5, 0, 38, 0, 198), (12, 5, 100, 138, 0, 298), (12, 2, 40, 75, 0, 235), (12, NETWORK, 100, 138, 0, 298),
-            (25, NETWORK, 40, 91, 15, 266)]:
+        (12, 5, 40, 78, 0, 238),
+        (12, NETWORK, 40, 78, 5, 243),
+        (25, 5, 40, 91, 0, 251),
+        (6, 5, 40, 72, 0, 232),
+        (12, 5, 0, 38, 0, 198),
+        (12, 5, 100, 138, 0, 298),
+        (12, 2, 40, 75, 0, 235),
+        (12, NETWORK, 100, 138, 0, 298),
+        (25, NETWORK, 40, 91, 15, 266),
+    ]:
         plays = playback(arrivals(network, process), 20, buffer)
         assert (plays[0].start, sum(play.stall for play in plays), plays[-1].end) == (first, stall, end)
 
 
 # --- a clock that ticks -------------------------------------------------------------------------------------------------
 
+
 def ticking(count, chunk, process, send, network):
     """Times of each chunk from queues and workers that a clock moves on by 1 ms at a time."""
     times = {i: [] for i in range(count)}
-    workers = [[deque(), None, 0, process], [deque(), None, 0, send]]        # queue, job, ms left, ms of each job
+    workers = [[deque(), None, 0, process], [deque(), None, 0, send]]  # queue, job, ms left, ms of each job
     flying, now = {}, 0
     while any(len(t) < 4 for t in times.values()):
         if now and now % chunk == 0 and now // chunk <= count:
@@ -110,8 +121,9 @@ def ticking(count, chunk, process, send, network):
     return [Delivery(*times[i]) for i in range(count)]
 
 
-chains = st.integers(1, 6).flatmap(lambda n: st.tuples(
-    st.integers(1, 9), *[st.lists(st.integers(0, 15), min_size=n, max_size=n) for _ in range(3)]))
+chains = st.integers(1, 6).flatmap(
+    lambda n: st.tuples(st.integers(1, 9), *[st.lists(st.integers(0, 15), min_size=n, max_size=n) for _ in range(3)])
+)
 
 
 @given(chains)
@@ -132,8 +144,11 @@ def played(arrived, durations, buffer):
     return sounding
 
 
-streams = st.integers(1, 8).flatmap(lambda n: st.tuples(
-    st.lists(st.integers(0, 60), min_size=n, max_size=n), st.lists(st.integers(1, 20), min_size=n, max_size=n), st.integers(0, 50)))
+streams = st.integers(1, 8).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.integers(0, 60), min_size=n, max_size=n), st.lists(st.integers(1, 20), min_size=n, max_size=n), st.integers(0, 50)
+    )
+)
 
 
 @given(streams)
@@ -180,6 +195,7 @@ def test_a_chunk_that_overtakes_an_earlier_one_cannot_be_played_before_it():
 
 # --- interruption -------------------------------------------------------------------------------------------------------
 
+
 @given(streams, st.integers(0, 200), st.integers(0, 100))
 def test_what_is_heard_between_two_times_is_counted_tick_by_tick(stream, start, length):
     arrived, durations, buffer = stream
@@ -199,8 +215,8 @@ def test_the_next_tick_is_found_by_walking(time, period):
 def test_the_interruption_at_123_ms_is_silent_at_130():
     muted = next_tick(123 + 5, 10)
     assert muted == 130 and heard(playback(ARRIVALS, 20, 40), 123, muted) == 7
-    assert heard(playback(ARRIVALS, 20, 60), 115, 120) == 5          # the larger buffer plays on
-    assert heard(playback(ARRIVALS, 20, 40), 60, next_tick(65, 10)) == 0          # before the first sound
+    assert heard(playback(ARRIVALS, 20, 60), 115, 120) == 5  # the larger buffer plays on
+    assert heard(playback(ARRIVALS, 20, 40), 60, next_tick(65, 10)) == 0  # before the first sound
 
 
 def test_a_command_just_after_a_tick_waits_almost_a_whole_period():
@@ -209,6 +225,7 @@ def test_a_command_just_after_a_tick_waits_almost_a_whole_period():
 
 
 # --- observation --------------------------------------------------------------------------------------------------------
+
 
 @given(st.integers(0, 60), st.integers(1, 40))
 def test_the_chance_of_a_miss_is_that_over_every_phase(duration, period):
@@ -228,10 +245,14 @@ def test_looking_twice_as_often_fills_twice_as_fast():
 
 # --- recordings ---------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name, chunks, later, first, gaps, beyond", [
-    ("first", 42, 9, "399.919", ("1.036", "93.889", "94.48"), (0.04800, 1.00700, 1.60500)),
-    ("second", 39, 9, "370.459", ("0.782", "93.806", "94.3"), (0.17133, 0.92167, 1.42500)),
-])
+
+@pytest.mark.parametrize(
+    "name, chunks, later, first, gaps, beyond",
+    [
+        ("first", 42, 9, "399.919", ("1.036", "93.889", "94.48"), (0.04800, 1.00700, 1.60500)),
+        ("second", 39, 9, "370.459", ("0.782", "93.806", "94.3"), (0.17133, 0.92167, 1.42500)),
+    ],
+)
 def test_recordings_have_the_statistics_that_their_source_states(name, chunks, later, first, gaps, beyond):
     record = voice_record(name)
     n = record.answered
@@ -251,34 +272,39 @@ def test_recorded_chunks_play_from_start_to_end():
 
 # --- bytes, bad input ---------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("rate, chunk, channels, width, expected", [
-    (24_000, 20, 1, 2, 960), (44_100, 10, 2, 2, 1764), (48_000, Fraction(5, 2), 1, 4, 480)])
+
+@pytest.mark.parametrize(
+    "rate, chunk, channels, width, expected", [(24_000, 20, 1, 2, 960), (44_100, 10, 2, 2, 1764), (48_000, Fraction(5, 2), 1, 4, 480)]
+)
 def test_bytes_of_a_chunk_by_hand(rate, chunk, channels, width, expected):
     assert chunk_bytes(rate, chunk, channels, width) == expected
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: chunk_bytes(44_100, 5), "samples in a chunk"),
-    (lambda: chunk_bytes(0, 20), r"sample_rate \(samples/s\)"),
-    (lambda: deliveries(0, 20, 12, 1, 5), "chunks"),
-    (lambda: deliveries(3, 0, 12, 1, 5), r"chunk \(ms\)"),
-    (lambda: deliveries(3, 20, -1, 1, 5), r"process \(ms\)"),
-    (lambda: deliveries(3, 20, 12, 1, [5, 5]), r"network \(ms\) .* each of 3 chunks, got 2"),
-    (lambda: playback([], 20, 40), "number of chunks"),
-    (lambda: playback([38, float("inf")], 20, 40), r"arrivals \(ms\)"),
-    (lambda: playback([38], 0, 40), r"chunk \(ms\)"),
-    (lambda: playback([38], 20, -1), r"buffer \(ms\)"),
-    (lambda: playback([38, 58], [20, 20, 20], 0), "each of 2 chunks, got 3"),
-    (lambda: smallest_buffer([38, None], 20), r"arrivals \(ms\)"),
-    (lambda: arrived_audio([38], 20, float("nan")), r"time \(ms\)"),
-    (lambda: heard(playback([38], 20, 0), 10, 5), "end - start"),
-    (lambda: next_tick(5, 0), r"period \(ms\)"),
-    (lambda: miss_probability(-1, 5), r"duration \(ms\)"),
-    (lambda: miss_probability(1, 0), r"period \(ms\)"),
-    (lambda: observation_tokens(1, 1, 1, kept=1.5), "kept"),
-    (lambda: milliseconds_until_full(1, 1, 1, kept=0), "kept"),
-    (lambda: voice_record("third"), "name must be one of"),
-])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: chunk_bytes(44_100, 5), "samples in a chunk"),
+        (lambda: chunk_bytes(0, 20), r"sample_rate \(samples/s\)"),
+        (lambda: deliveries(0, 20, 12, 1, 5), "chunks"),
+        (lambda: deliveries(3, 0, 12, 1, 5), r"chunk \(ms\)"),
+        (lambda: deliveries(3, 20, -1, 1, 5), r"process \(ms\)"),
+        (lambda: deliveries(3, 20, 12, 1, [5, 5]), r"network \(ms\) .* each of 3 chunks, got 2"),
+        (lambda: playback([], 20, 40), "number of chunks"),
+        (lambda: playback([38, float("inf")], 20, 40), r"arrivals \(ms\)"),
+        (lambda: playback([38], 0, 40), r"chunk \(ms\)"),
+        (lambda: playback([38], 20, -1), r"buffer \(ms\)"),
+        (lambda: playback([38, 58], [20, 20, 20], 0), "each of 2 chunks, got 3"),
+        (lambda: smallest_buffer([38, None], 20), r"arrivals \(ms\)"),
+        (lambda: arrived_audio([38], 20, float("nan")), r"time \(ms\)"),
+        (lambda: heard(playback([38], 20, 0), 10, 5), "end - start"),
+        (lambda: next_tick(5, 0), r"period \(ms\)"),
+        (lambda: miss_probability(-1, 5), r"duration \(ms\)"),
+        (lambda: miss_probability(1, 0), r"period \(ms\)"),
+        (lambda: observation_tokens(1, 1, 1, kept=1.5), "kept"),
+        (lambda: milliseconds_until_full(1, 1, 1, kept=0), "kept"),
+        (lambda: voice_record("third"), "name must be one of"),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()

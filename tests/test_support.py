@@ -1,4 +1,5 @@
 """Support modules: arithmetic on any kind of number, argument checks, the formatter."""
+
 import math
 from fractions import Fraction
 
@@ -7,7 +8,8 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads import domain, generic, units
+
+from workloads import checks, numeric, units
 
 NUMBERS = st.floats(-1e12, 1e12)
 X = sympy.Symbol("x", real=True)
@@ -16,7 +18,7 @@ X = sympy.Symbol("x", real=True)
 @pytest.mark.parametrize("name, plain", [("maximum", max), ("minimum", min)])
 @given(a=NUMBERS, b=NUMBERS)
 def test_extremes_agree_between_numbers_arrays_and_symbols(name, plain, a, b):
-    function = getattr(generic, name)
+    function = getattr(numeric, name)
     assert function(a, b) == plain(a, b)
     assert function(np.array([a, b]), b).tolist() == [plain(a, b), b]
     assert math.isclose(float(function(X, b).subs(X, a)), plain(a, b), rel_tol=1e-12)
@@ -25,7 +27,7 @@ def test_extremes_agree_between_numbers_arrays_and_symbols(name, plain, a, b):
 @pytest.mark.parametrize("name, plain", [("ceil", math.ceil), ("floor", math.floor)])
 @given(a=st.floats(-1e6, 1e6))
 def test_rounding_agrees_between_numbers_arrays_and_symbols(name, plain, a):
-    function = getattr(generic, name)
+    function = getattr(numeric, name)
     assert function(a) == plain(a)
     assert function(np.array([a]))[0] == plain(a)
     assert int(function(X).subs(X, Fraction(a))) == plain(a)
@@ -33,104 +35,147 @@ def test_rounding_agrees_between_numbers_arrays_and_symbols(name, plain, a):
 
 @given(st.integers(-(10**20), 10**20), st.integers(1, 10**6))
 def test_a_quotient_of_a_multiple_is_exact_for_numbers_arrays_and_symbols(times, divisor):
-    assert generic.quotient(times * divisor, divisor) == times and type(generic.quotient(times * divisor, divisor)) is int
-    assert generic.quotient(np.array([6.0, 9.0]), 3).tolist() == [2, 3]
-    assert generic.quotient(X, divisor) == X / divisor
+    assert numeric.quotient(times * divisor, divisor) == times and type(numeric.quotient(times * divisor, divisor)) is int
+    assert numeric.quotient(np.array([6.0, 9.0]), 3).tolist() == [2, 3]
+    assert numeric.quotient(X, divisor) == X / divisor
 
 
 def test_where_chooses_for_numbers_arrays_and_symbols():
-    assert generic.where(1 < 2, "a", "b") == "a"
-    assert generic.where(np.array([True, False]), 1, 2).tolist() == [1, 2]
-    assert generic.where(X > 0, 1, 2).subs(X, -1) == 2
+    assert numeric.where(1 < 2, "a", "b") == "a"
+    assert numeric.where(np.array([True, False]), 1, 2).tolist() == [1, 2]
+    assert numeric.where(X > 0, 1, 2).subs(X, -1) == 2
 
 
 def test_total_does_not_depend_on_the_order():
     values = [1e16, 1.0, -1e16, 1e-3] * 50
-    assert generic.total(values) == generic.total(sorted(values)) == math.fsum(values)
+    assert numeric.total(values) == numeric.total(sorted(values)) == math.fsum(values)
 
 
 def test_total_keeps_integers_exact_and_takes_symbols():
-    assert generic.total([2**70, 1]) == 2**70 + 1
-    assert generic.total([X, 1]) == X + 1
+    assert numeric.total([2**70, 1]) == 2**70 + 1
+    assert numeric.total([X, 1]) == X + 1
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1, 0, "3", None, True, [1]])
 def test_positive_refuses_everything_else_by_name_unit_and_value(bad):
     with pytest.raises(ValueError, match=r"speed \(B/s\)"):
-        domain.positive(bad, "speed", "B/s")
+        checks.positive(bad, "speed", "B/s")
 
 
-@pytest.mark.parametrize("check, bad", [(domain.nonnegative, -1e-9), (domain.fraction, 1.0000001), (domain.fraction, 0),
-    (domain.whole, 2.5),
-                                         (domain.whole, -1), (domain.finite, math.nan)])
+@pytest.mark.parametrize(
+    "check, bad",
+    [
+        (checks.nonnegative, -1e-9),
+        (checks.fraction, 1.0000001),
+        (checks.fraction, 0),
+        (checks.whole, 2.5),
+        (checks.whole, -1),
+        (checks.finite, math.nan),
+    ],
+)
 def test_each_check_refuses_the_first_value_outside(check, bad):
     with pytest.raises(ValueError, match="share"):
         check(bad, "share")
     with pytest.raises(ValueError, match="share.*every element"):
-        check(np.array([0.5 if check is domain.fraction else 1, bad]), "share")
+        check(np.array([0.5 if check is checks.fraction else 1, bad]), "share")
 
 
 @pytest.mark.parametrize("bad", [0, -32, 33, 32.5, math.nan, math.inf, "32", None, True])
 def test_a_multiple_is_whole_and_above_zero(bad):
     with pytest.raises(ValueError, match=r"width \(pixels\)"):
-        domain.multiple(bad, 32, "width", "pixels")
+        checks.multiple(bad, 32, "width", "pixels")
     with pytest.raises(ValueError, match="width.*got 33"):
-        domain.multiple(np.array([32, 33]), 32, "width")
-    assert domain.multiple(64, 32, "width") == 64 and domain.multiple(X, 32, "width") is X
+        checks.multiple(np.array([32, 33]), 32, "width")
+    assert checks.multiple(64, 32, "width") == 64 and checks.multiple(X, 32, "width") is X
 
 
-@pytest.mark.parametrize("low, high, inside, outside, rule", [
-    (1, 8, (1, 4.5, 8), (0.99, 9), "between 1 and 8"), (None, 8, (-1e9, 8), (8.01,), "at most 8"),
-    (1, None, (1, 1e9), (0.99,), "at least 1")])
+@pytest.mark.parametrize(
+    "low, high, inside, outside, rule",
+    [
+        (1, 8, (1, 4.5, 8), (0.99, 9), "between 1 and 8"),
+        (None, 8, (-1e9, 8), (8.01,), "at most 8"),
+        (1, None, (1, 1e9), (0.99,), "at least 1"),
+    ],
+)
 def test_an_end_that_is_none_is_open(low, high, inside, outside, rule):
-    assert all(domain.between(value, low, high, "gpus") == value for value in inside)
+    assert all(checks.between(value, low, high, "gpus") == value for value in inside)
     for value in outside:
         with pytest.raises(ValueError, match=f"gpus must be {rule}, got {value}"):
-            domain.between(value, low, high, "gpus")
+            checks.between(value, low, high, "gpus")
 
 
 @pytest.mark.parametrize("bad", [-1, -1e-9, 1.0000001, 2])
 def test_a_share_that_may_be_zero_is_still_no_other_value(bad):
     with pytest.raises(ValueError, match=f"share must be between 0 and 1, got {bad}"):
-        domain.fraction(bad, "share", zero=True)
+        checks.fraction(bad, "share", zero=True)
 
 
 def test_a_matrix_is_no_number():
     with pytest.raises(ValueError, match="speed must be a number"):
-        domain.positive(sympy.Matrix([[X]]), "speed")
+        checks.positive(sympy.Matrix([[X]]), "speed")
 
 
 def test_some_asks_for_one_value_at_least():
-    assert domain.some((x for x in (0, 1)), "load") == [0, 1]
+    assert checks.some((x for x in (0, 1)), "load") == [0, 1]
     with pytest.raises(ValueError, match="load must hold at least one arrival, got none"):
-        domain.some(iter(()), "load", "arrival")
+        checks.some(iter(()), "load", "arrival")
 
 
 def test_checks_pass_what_is_inside_unchanged():
     values = np.array([1.0, 2.0, 3.0])
-    assert domain.positive(values, "x") is values
-    assert domain.positive(X, "x") is X
-    assert domain.positive(10**400, "x") == 10**400 and domain.positive(Fraction(10**400), "x") == 10**400
-    assert [domain.fraction(x, "x", zero=True) for x in (0, 0.5, 1)] == [0, 0.5, 1] and domain.fraction(0.5, "x") == 0.5
-    assert domain.whole(3.0, "x") == 3.0
+    assert checks.positive(values, "x") is values
+    assert checks.positive(X, "x") is X
+    assert checks.positive(10**400, "x") == 10**400 and checks.positive(Fraction(10**400), "x") == 10**400
+    assert [checks.fraction(x, "x", zero=True) for x in (0, 0.5, 1)] == [0, 0.5, 1] and checks.fraction(0.5, "x") == 0.5
+    assert checks.whole(3.0, "x") == 3.0
 
 
-@pytest.mark.parametrize("value, digits, text", [
-    (0, 4, "0"), (21.0, 4, "21"), (2741.77, 5, "2,741.8"), (0.000081, 2, "0.000081"), (0.0000015, 2, "0.0000015"),
-    (9.9999, 3, "10.0"), (-0.5, 2, "−0.50"),
-    (1e13, 3, "1.00 × 10¹³"), (7.830392e15, 4, "7.830 × 10¹⁵"), (1.5e-9, 2, "1.5 × 10⁻⁹"), (8190735360, 4, "8,190,735,360"),
-    (2.0000000000000004, 4, "2"), (1.9999999999999998, 4, "2"), (-30.000000000000004, 3, "−30"), (56376.00000000001, 6, "56,376"),
-    (2.0000000000004, 4, "2.000"), (1e-13, 2, "1.0 × 10⁻¹³"), (5e-324, 2, "4.9 × 10⁻³²⁴"), (9.9996e-7, 4, "0.000001000"),
-    (None, 4, "n/a"), ("fits", 4, "fits")])
+@pytest.mark.parametrize(
+    "value, digits, text",
+    [
+        (0, 4, "0"),
+        (21.0, 4, "21"),
+        (2741.77, 5, "2,741.8"),
+        (0.000081, 2, "0.000081"),
+        (0.0000015, 2, "0.0000015"),
+        (9.9999, 3, "10.0"),
+        (-0.5, 2, "−0.50"),
+        (1e13, 3, "1.00 × 10¹³"),
+        (7.830392e15, 4, "7.830 × 10¹⁵"),
+        (1.5e-9, 2, "1.5 × 10⁻⁹"),
+        (8190735360, 4, "8,190,735,360"),
+        (2.0000000000000004, 4, "2"),
+        (1.9999999999999998, 4, "2"),
+        (-30.000000000000004, 3, "−30"),
+        (56376.00000000001, 6, "56,376"),
+        (2.0000000000004, 4, "2.000"),
+        (1e-13, 2, "1.0 × 10⁻¹³"),
+        (5e-324, 2, "4.9 × 10⁻³²⁴"),
+        (9.9996e-7, 4, "0.000001000"),
+        (None, 4, "n/a"),
+        ("fits", 4, "fits"),
+    ],
+)
 def test_number(value, digits, text):
     assert units.number(value, digits) == text
 
 
-@pytest.mark.parametrize("value, unit, text", [
-    (147456, "B", "147.5 kB"), (999.99e9, "B", "1.000 TB"), (999.92e9, "B", "999.9 GB"), (41.02e9, "B", "41.02 GB"),
-    (0.0228926, "s", "22.89 ms"), (0.9999999, "s", "1.000 s"),
-    (145, "s", "145 s"), (0.7499, "%", "74.99%"), (0.013880, "$", "$0.01388"), (5591.33, "steps/s", "5,591 steps/s"),
-    (989.4e12, "FLOP/s", "989.4 TFLOP/s")])
+@pytest.mark.parametrize(
+    "value, unit, text",
+    [
+        (147456, "B", "147.5 kB"),
+        (999.99e9, "B", "1.000 TB"),
+        (999.92e9, "B", "999.9 GB"),
+        (41.02e9, "B", "41.02 GB"),
+        (0.0228926, "s", "22.89 ms"),
+        (0.9999999, "s", "1.000 s"),
+        (145, "s", "145 s"),
+        (0.7499, "%", "74.99%"),
+        (0.013880, "$", "$0.01388"),
+        (5591.33, "steps/s", "5,591 steps/s"),
+        (989.4e12, "FLOP/s", "989.4 TFLOP/s"),
+    ],
+)
 def test_quantity(value, unit, text):
     assert units.quantity(value, unit) == text
 
@@ -142,9 +187,9 @@ def test_a_formatted_number_reads_back_within_its_digits(value, digits):
 
 
 def test_whole_numbers_from_numpy_come_back_where_products_cannot_overflow():
-    huge = domain.positive(np.array([2**40, 2**41]), "x")
+    huge = checks.positive(np.array([2**40, 2**41]), "x")
     assert (huge * huge).tolist() == [2.0**80, 2.0**82]
-    assert type(domain.positive(np.int64(2**40), "x")) is int
+    assert type(checks.positive(np.int64(2**40), "x")) is int
 
 
 def test_seconds_take_the_prefix_that_suits_their_rounded_size():

@@ -1,12 +1,14 @@
 """Dependency graphs: against every path of random graphs, against a clock that runs the stages, and by hand."""
+
 import random
 from fractions import Fraction as F
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads import roofline
-from workloads.taskgraph import (
+
+from workloads.times import roofline
+from workloads.times.taskgraph import (
     Interval,
     Stage,
     chain,
@@ -31,8 +33,9 @@ def tasks(draw, largest=8):
     """Random acyclic tasks with whole seconds (zero included), names in no helpful order."""
     size = draw(st.integers(1, largest))
     names = draw(st.permutations([f"s{i}" for i in range(size)]))
-    stages = [Stage(name, draw(st.integers(0, 9)), tuple(before for before in names[:i] if draw(st.booleans()))) for i,
-        name in enumerate(names)]
+    stages = [
+        Stage(name, draw(st.integers(0, 9)), tuple(before for before in names[:i] if draw(st.booleans()))) for i, name in enumerate(names)
+    ]
     return tuple(draw(st.permutations(stages)))
 
 
@@ -42,6 +45,7 @@ def paths(stages):
 
     def ending_at(name):
         return [[*path, name] for before in named[name].after for path in ending_at(before)] or [[name]]
+
     return [path for name in named for path in ending_at(name)]
 
 
@@ -55,7 +59,7 @@ def run(stages, executors, rng):
     while left or running:
         ready = [s for s in left.values() if set(s.after) <= done]
         rng.shuffle(ready)
-        for stage in ready[:executors - len(running)]:
+        for stage in ready[: executors - len(running)]:
             running.append((now + stage.seconds, left.pop(stage.name).name))
         now = min(end for end, _ in running)
         done |= {name for end, name in running if end == now}
@@ -139,17 +143,27 @@ def test_amdahl_is_what_a_chain_with_one_faster_stage_gives(seconds, factor, dat
 
 def test_speeding_up_a_stage_with_slack_saves_nothing():
     assert span(faster(PARALLEL, 100, "a")) == span(PARALLEL)
-    assert span(faster(PARALLEL, 2, "b")) == 2 + 6 + 3         # the other tool decides now
+    assert span(faster(PARALLEL, 2, "b")) == 2 + 6 + 3  # the other tool decides now
 
 
-@pytest.mark.parametrize("call, named", [
-    (lambda: Stage("a", -1), "stage 'a'"), (lambda: Stage("a", float("nan")), "seconds"), (lambda: Stage("a", 1, "b"), "tuple"),
-    (lambda: ordered([]), "one or more"), (lambda: ordered([Stage("a", 1), Stage("a", 2)]), "once"),
-    (lambda: span([Stage("a", 1, ("missing",))]), "missing"),
-    (lambda: span([Stage("a", 1, ("b",)), Stage("b", 1, ("a",))]), "cycle"), (lambda: work([Stage("a", 1, ("a",))]), "cycle"),
-    (lambda: latest([]), "one or more"), (lambda: executor_bounds(PARALLEL, 0), "executors"),
-    (lambda: faster(PARALLEL, 0, "a"), "factor"), (lambda: faster(PARALLEL, 2, "missing"), "missing"),
-    (lambda: kept_seconds(PARALLEL, "missing"), "missing")])
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        (lambda: Stage("a", -1), "stage 'a'"),
+        (lambda: Stage("a", float("nan")), "seconds"),
+        (lambda: Stage("a", 1, "b"), "tuple"),
+        (lambda: ordered([]), "one or more"),
+        (lambda: ordered([Stage("a", 1), Stage("a", 2)]), "once"),
+        (lambda: span([Stage("a", 1, ("missing",))]), "missing"),
+        (lambda: span([Stage("a", 1, ("b",)), Stage("b", 1, ("a",))]), "cycle"),
+        (lambda: work([Stage("a", 1, ("a",))]), "cycle"),
+        (lambda: latest([]), "one or more"),
+        (lambda: executor_bounds(PARALLEL, 0), "executors"),
+        (lambda: faster(PARALLEL, 0, "a"), "factor"),
+        (lambda: faster(PARALLEL, 2, "missing"), "missing"),
+        (lambda: kept_seconds(PARALLEL, "missing"), "missing"),
+    ],
+)
 def test_bad_tasks_are_refused(call, named):
     with pytest.raises(ValueError, match=named):
         call()
@@ -162,6 +176,6 @@ def test_a_cycle_is_named():
 
 def test_executor_bounds_by_hand_where_nothing_divides():
     loose = tuple(Stage(name, 5) for name in "abc")
-    assert executor_bounds(loose, 2) == (7.5, 10)               # 15/2 above the span 5; 5 + 10/2
-    assert executor_bounds(loose, 4) == (5, 7.5)                # 15/4 below it; 5 + 10/4
+    assert executor_bounds(loose, 2) == (7.5, 10)  # 15/2 above the span 5; 5 + 10/2
+    assert executor_bounds(loose, 4) == (5, 7.5)  # 15/4 below it; 5 + 10/4
     assert executor_bounds(loose, 1) == (15, 15)

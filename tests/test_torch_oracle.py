@@ -3,6 +3,7 @@
 The recorded table (data/torch_counts.tsv, made by `make oracle`) is compared everywhere. Where an environment with torch exists, some
 models are counted anew.
 """
+
 import os
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch_oracle
-from workloads import flops
-from workloads.models import model, parameters
-from workloads.tables import table
+
+from workloads.counts import flops
+from workloads.counts.parameter_counts import parameters
+from workloads.facts.models import model
+from workloads.facts.tables import table
 
 ROOT = Path(__file__).parents[1]
 RECORDED = [tuple(row.values()) for row in table("torch_counts")]
@@ -68,8 +71,13 @@ def test_torch_counts_the_same_today(name):
     python = with_torch()
     if not python:
         pytest.skip("torch is not installed (`make oracle` does it): the recorded counts were compared, none was taken anew")
-    done = subprocess.run([python, ROOT / "tests/torch_oracle.py", name], capture_output=True, text=True, timeout=600,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "lib")})
+    done = subprocess.run(
+        [python, ROOT / "tests/torch_oracle.py", name],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
+    )
     assert not done.returncode, done.stderr
     fresh = [tuple(line.split("\t"))[:6] for line in done.stdout.splitlines()[1:]]
     assert fresh == [row[:6] for row in RECORDED if row[0] == name]

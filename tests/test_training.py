@@ -1,4 +1,5 @@
 """Training: against loops that count multiply-adds, a tape that pulls gradients by need, a memory that frees, ticks of a clock."""
+
 import random
 from collections import Counter
 from dataclasses import replace
@@ -8,35 +9,27 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workloads import flops, memory
-from workloads.models import Model, model, models, parameters
-from workloads.training import (
-    Batch,
+
+from workloads.counts import flops, training_memory
+from workloads.counts.backpropagation import (
     Kept,
     Operation,
-    UpdateTokens,
     Weight,
-    activation_bytes,
     backward,
     backward_flops,
-    document_pairs,
     elements_held,
     forward_flops,
-    input_timeline,
     kept_elements,
-    layer_bytes,
-    layer_input_bytes,
     lifetimes,
     linear_products,
-    logits_bytes,
     needs_gradient,
-    pack,
-    state_bytes,
-    transformer,
-    update_tokens,
-    update_traffic,
-    weights,
 )
+from workloads.counts.parameter_counts import parameters
+from workloads.counts.training_memory import activation_bytes, layer_bytes, layer_input_bytes, logits_bytes, state_bytes
+from workloads.counts.transformer_graph import transformer, weights
+from workloads.facts.models import Model, model, models
+from workloads.learning.optimizer import update_traffic
+from workloads.learning.training_batches import Batch, UpdateTokens, document_pairs, input_timeline, pack, update_tokens
 
 QWEN = model("Qwen3-8B")
 TINY = Model("tiny", 3, 8, 4, 2, 3, 10, 11, qk_norm=True)
@@ -45,6 +38,7 @@ SIZES = st.integers(1, 5)
 
 
 # The three products
+
 
 def product(left, right, meter):
     """Matrix product in loops; every multiply-add is metered."""
@@ -75,8 +69,10 @@ def test_three_products_cost_what_loops_count_and_have_their_shapes(m, k, n):
 
 
 def test_the_two_gradients_are_the_derivatives_of_the_loss():
-    x, w, g = (sympy.Matrix(*size, lambda i, j, name=name: sympy.Symbol(f"{name}_{i}{j}"))
-               for name, size in (("x", (2, 3)), ("w", (3, 4)), ("g", (2, 4))))
+    x, w, g = (
+        sympy.Matrix(*size, lambda i, j, name=name: sympy.Symbol(f"{name}_{i}{j}"))
+        for name, size in (("x", (2, 3)), ("w", (3, 4)), ("g", (2, 4)))
+    )
     loss = sum((x * w).multiply_elementwise(g))
     assert loss.diff(x) == g * w.T and loss.diff(w) == x.T * g
     _, dx, dw = linear_products(2, 3, 4)
@@ -91,6 +87,7 @@ def test_a_layer_needs_sizes(sizes, message):
 
 # The walk back, against a tape that pulls gradients by need.
 # Operations on 2 x 2 matrices of whole numbers: X W, A B, A + B. The loss is the sum of all entries of all unread outputs.
+
 
 @st.composite
 def graphs(draw):
@@ -111,7 +108,7 @@ class Tape:
 
     def __init__(self, graph, values):
         self.graph, self.values, self.meter, self.outputs, self.gradients = graph, values, [0], {}, {}
-        self.used = set()                                       # outputs that a gradient product has read
+        self.used = set()  # outputs that a gradient product has read
         for op in graph[:-1]:
             self.outputs[op.name] = self.run(op)
         self.forward = self.meter[0]
@@ -177,7 +174,7 @@ def test_the_tape_itself_is_right_by_differences_of_the_loss(graph, seed):
     """A loss is linear in one entry of a weight that is used once, so one difference gives the derivative exactly."""
     values = values_of(graph, seed)
     copies = {op.name: 1 for op in graph}
-    for op in graph[1:-1]:                                     # how often a weight's effect is multiplied with itself
+    for op in graph[1:-1]:  # how often a weight's effect is multiplied with itself
         copies[op.name] = (max if not op.flops or op.weight else sum)(copies[name] for name in op.reads)
     if max(copies.values()) > 1:
         return
@@ -191,8 +188,12 @@ def test_the_tape_itself_is_right_by_differences_of_the_loss(graph, seed):
 
 def test_a_frozen_layer_still_passes_the_gradient_on():
     """x -> W1 (trained) -> W2 (frozen) -> W3 (trained): 3 products forward; back dW3, dX3, dX2, dW1."""
-    chain = [Operation("x"), Operation("a", ("x",), Weight("W1", 1), 1), Operation("b", ("a",), Weight("W2", 1, trained=False), 1),
-             Operation("c", ("b",), Weight("W3", 1), 1)]
+    chain = [
+        Operation("x"),
+        Operation("a", ("x",), Weight("W1", 1), 1),
+        Operation("b", ("a",), Weight("W2", 1, trained=False), 1),
+        Operation("c", ("b",), Weight("W3", 1), 1),
+    ]
     assert (forward_flops(chain), backward_flops(chain)) == (3, 4)
     walked = [(step.name, step.input_gradients, step.weight_gradient) for step in backward(chain)]
     assert walked == [("c", ("b",), True), ("b", ("a",), False), ("a", (), True)]
@@ -209,9 +210,9 @@ def test_freezing_a_weight_never_adds_work_or_state(graph, data):
     assert set(kept_elements(fewer)) <= set(kept_elements(graph))
 
 
-@pytest.mark.parametrize("graph, message", [
-    ([], "graph"), ([Operation("a"), Operation("a")], "'a' twice"), ([Operation("a", ("b",))], "reads of 'a'.*'b'"),
-])
+@pytest.mark.parametrize(
+    "graph, message", [([], "graph"), ([Operation("a"), Operation("a")], "'a' twice"), ([Operation("a", ("b",))], "reads of 'a'.*'b'")]
+)
 def test_a_graph_must_be_in_order(graph, message):
     with pytest.raises(ValueError, match=message):
         needs_gradient(graph)
@@ -231,6 +232,7 @@ def test_an_operation_must_be_possible():
 
 
 # Lifetimes, against a memory that frees what has reached its end
+
 
 def run_with(graph, kept):
     """Run forward, backward and update; anything read outside its life is an error. Returns the values held at each event."""
@@ -261,7 +263,7 @@ def run_with(graph, kept):
         elif op.name in steps:
             step = steps[op.name]
             if op is graph[-1]:
-                begin(op.name, "gradient", event)                  # the derivative of the loss by itself
+                begin(op.name, "gradient", event)  # the derivative of the loss by itself
             for name in step.input_gradients:
                 begin(name, "gradient", event)
                 touch(name, "gradient")
@@ -328,6 +330,7 @@ def test_a_shared_weight_has_one_gradient():
 
 # A transformer as a graph
 
+
 @pytest.mark.parametrize("m", TRANSFORMERS, ids=lambda m: m.name)
 def test_a_fully_trained_transformer_is_the_itemised_count(m):
     graph, count = transformer(m, 96), flops.training(m, 96)
@@ -376,14 +379,20 @@ def test_adapters_cost_their_own_products_and_the_frozen_input_gradients():
     """Rank 2 on query and value of all layers, all else frozen."""
     graph = transformer(TINY, 7, trained=lambda name: False, lora_rank=2, lora_on=("query", "value"))
     wide = TINY.heads * TINY.head_dim, TINY.kv_heads * TINY.head_dim
-    own = sum(2 * 7 * 2 * (TINY.hidden + width) for width in wide)                      # A and B forward, one layer
+    own = sum(2 * 7 * 2 * (TINY.hidden + width) for width in wide)  # A and B forward, one layer
     assert forward_flops(graph) == flops.forward(TINY, 7).total + TINY.layers * own
     assert sum(w.parameters for w in weights(graph).values() if w.trained) == TINY.layers * sum(2 * (TINY.hidden + width) for width in wide)
     # Backward: weight gradients of A and B in every layer (own), input gradients of B in every layer, of A above layer 0;
     # frozen matrices: output, FFN everywhere; query, key, value above layer 0. Attention: in layer 0 the key has no gradient.
     b, a = (sum(2 * 7 * 2 * x for x in sizes) for sizes in (wide, (TINY.hidden, TINY.hidden)))
-    matrices = {name: 2 * 7 * size for name, size in {
-        "qkv": TINY.hidden * (wide[0] + 2 * wide[1]), "output": TINY.hidden * wide[0], "ffn": 3 * TINY.hidden * TINY.ffn}.items()}
+    matrices = {
+        name: 2 * 7 * size
+        for name, size in {
+            "qkv": TINY.hidden * (wide[0] + 2 * wide[1]),
+            "output": TINY.hidden * wide[0],
+            "ffn": 3 * TINY.hidden * TINY.ffn,
+        }.items()
+    }
     once = flops.forward(TINY, 7)
     attention = 2 * once.attention - once.scores // TINY.layers
     everywhere, above = own + b + matrices["output"] + matrices["ffn"], a + matrices["qkv"]
@@ -415,9 +424,9 @@ def test_adapters_go_only_where_a_matrix_is():
 def kept_per_token(m):
     """Values that one layer keeps for one token when all is trained, written down by hand from the layer's drawing."""
     query, key = m.heads * m.head_dim, m.kv_heads * m.head_dim
-    norms = 4 * m.hidden                                     # two norms: input and output of each
-    attention = 2 * query + 2 * key + key + query            # query and key before and after rotation, value, output
-    return norms + attention + 3 * m.ffn                     # gate, up, their product
+    norms = 4 * m.hidden  # two norms: input and output of each
+    attention = 2 * query + 2 * key + key + query  # query and key before and after rotation, value, output
+    return norms + attention + 3 * m.ffn  # gate, up, their product
 
 
 @pytest.mark.parametrize("m", [TINY, QWEN, model("Qwen3-4B")], ids=lambda m: m.name)
@@ -456,11 +465,12 @@ def test_recomputation_that_stops_early_runs_up_to_the_last_kept_output_of_each_
     for layer in range(m.layers):
         inside = [op for op in graph if op.name.startswith(f"layer {layer} ")]
         last = max(i for i, op in enumerate(inside) if op.name in kept and op.name != f"layer {layer} ffn sum")
-        again += sum(op.flops for op in inside[:last + 1])
+        again += sum(op.flops for op in inside[: last + 1])
     assert again == flops.training(m, 64, recompute="stop early").recomputed.total
 
 
 # State and update
+
 
 def test_state_of_a_part_that_is_trained():
     graph = transformer(TINY, 3, trained=lambda name: "ffn down" in name)
@@ -468,7 +478,7 @@ def test_state_of_a_part_that_is_trained():
     state = state_bytes(graph)
     assert state.total == 18 * trained + 2 * (parameters(TINY).total - trained)
     assert (state.gradients, state.first_moment) == (4 * trained, 4 * trained)
-    whole = 2 * 11 * 8 + 3 * (2 * 8 + 2 * 3) + 8                            # embedding and head; norms of layers, heads, end
+    whole = 2 * 11 * 8 + 3 * (2 * 8 + 2 * 3) + 8  # embedding and head; norms of layers, heads, end
     inside = parameters(TINY).total - trained - whole
     assert state_bytes(graph, frozen_bytes=Fraction(1, 2)).total == 18 * trained + Fraction(inside, 2) + 2 * whole
     assert state_bytes(graph, frozen_bytes=Fraction(1, 2), unquantised_bytes=4).total == 18 * trained + Fraction(inside, 2) + 4 * whole
@@ -477,7 +487,7 @@ def test_state_of_a_part_that_is_trained():
 
 
 def test_state_of_everything_trained_is_the_recipe():
-    assert state_bytes(transformer(QWEN, 1)).total == memory.training_state_bytes(parameters(QWEN).total).total == 147_433_236_480
+    assert state_bytes(transformer(QWEN, 1)).total == training_memory.training_state_bytes(parameters(QWEN).total).total == 147_433_236_480
 
 
 def test_state_without_anything_trained_is_refused():
@@ -486,6 +496,7 @@ def test_state_without_anything_trained_is_refused():
 
 
 # Bytes of activations
+
 
 def test_activations_by_hand():
     """TINY, 5 tokens: a layer keeps what the drawing says, less its input, 2 bytes each; the final norm its input and its output."""
@@ -511,7 +522,7 @@ def test_activations_with_nothing_computed_again_are_all_that_is_kept(m):
 def test_a_compact_head_keeps_only_the_logits_of_its_labels():
     some, every = (activation_bytes(transformer(TINY, 5, labels=labels), "layers") for labels in (2, 5))
     assert some.logits == 2 * 11 * 10 and every.logits == 5 * 11 * 10
-    assert every.final_norm - some.final_norm == 2 * (5 - 2) * 8           # rows gathered before the head
+    assert every.final_norm - some.final_norm == 2 * (5 - 2) * 8  # rows gathered before the head
 
 
 def test_attention_without_a_fused_kernel_stores_a_square_for_each_head():
@@ -561,17 +572,23 @@ def test_bytes_of_activations_are_refused_by_name():
 
 # Update
 
-@pytest.mark.parametrize("recipe, read, written", [
-    ("fp32 gradients", 4 + 4 + 4 + 4, 4 + 4 + 4 + 2), ("bf16 gradients", 2 + 4 + 4 + 4, 4 + 4 + 4 + 2),
-    ("8-bit adam", 4 + 4 + 1 + 1, 4 + 1 + 1 + 2), ("no master", 4 + 2 + 4 + 4, 2 + 4 + 4),
-])
+
+@pytest.mark.parametrize(
+    "recipe, read, written",
+    [
+        ("fp32 gradients", 4 + 4 + 4 + 4, 4 + 4 + 4 + 2),
+        ("bf16 gradients", 2 + 4 + 4 + 4, 4 + 4 + 4 + 2),
+        ("8-bit adam", 4 + 4 + 1 + 1, 4 + 1 + 1 + 2),
+        ("no master", 4 + 2 + 4 + 4, 2 + 4 + 4),
+    ],
+)
 def test_bytes_of_an_update_by_hand(recipe, read, written):
     assert update_traffic(1000, recipe) == (1000 * read, 1000 * written)
     assert update_traffic(1000, recipe).total == 1000 * (read + written)
 
 
 def test_bytes_of_an_update_of_a_recipe_of_ones_own():
-    mine = memory.TrainingBytes(weights=2, gradients=3, master_weights=5, first_moment=7, second_moment=11)
+    mine = training_memory.TrainingBytes(weights=2, gradients=3, master_weights=5, first_moment=7, second_moment=11)
     assert update_traffic(10, mine) == (10 * (3 + 5 + 7 + 11), 10 * (2 + 5 + 7 + 11))
 
 
@@ -584,6 +601,7 @@ def test_an_update_needs_parameters():
 
 # Batches
 
+
 def test_tokens_of_an_update_by_counting():
     seen = [(sequence, token, token < 3) for micro in range(5) for sequence in range(2) for token in range(7)]
     assert update_tokens(2, 7, 5, 3) == (len(seen), sum(counted for *_, counted in seen)) == UpdateTokens(70, 30)
@@ -593,8 +611,17 @@ def test_splitting_an_update_into_more_micro_batches_leaves_its_tokens():
     assert update_tokens(16, 512, 1, 100) == update_tokens(4, 512, 4, 100) == update_tokens(1, 512, 16, 100)
 
 
-@pytest.mark.parametrize("arguments, message", [((2, 7, 5, 8), "length - labels"), ((0, 7), "sequences"), ((1, 7, 0), "micro_batches"),
-                                                ((1, 0), "length"), ((1, 7, 1, -1), "labels"), ((1.5, 7), "sequences.* 1.5")])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((2, 7, 5, 8), "length - labels"),
+        ((0, 7), "sequences"),
+        ((1, 7, 0), "micro_batches"),
+        ((1, 0), "length"),
+        ((1, 7, 1, -1), "labels"),
+        ((1.5, 7), "sequences.* 1.5"),
+    ],
+)
 def test_impossible_batches_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         update_tokens(*arguments)
@@ -639,7 +666,7 @@ def fewest(lengths, capacity):
             return
         for i, fill in enumerate(fills):
             if fill + rest[0] <= capacity:
-                place(rest[1:], [*fills[:i], fill + rest[0], *fills[i + 1:]])
+                place(rest[1:], [*fills[:i], fill + rest[0], *fills[i + 1 :]])
         place(rest[1:], [*fills, rest[0]])
 
     place(lengths, [])
@@ -668,13 +695,14 @@ def test_what_cannot_be_packed_is_refused():
 
 # Input: tick by tick
 
+
 def by_ticks(prepare, compute, buffers):
     """A clock of whole ticks: a reader fills free buffers in turn, the chip empties full ones in turn."""
     n, now, free, ready = len(prepare), 0, buffers, []
     reading = computing = None
     next_read, windows = 0, {}
     while len([k for k in windows if k[0] == "compute" and windows[k][1] is not None]) < n:
-        for _ in range(3 * n):                                  # settle everything that happens at this instant
+        for _ in range(3 * n):  # settle everything that happens at this instant
             if reading is not None and now == windows["prepare", reading][0] + prepare[reading]:
                 windows["prepare", reading][1] = now
                 ready.append(reading)
@@ -715,8 +743,16 @@ def test_another_buffer_never_delays_a_batch(times, buffers):
         assert more.compute.end <= fewer.compute.end
 
 
-@pytest.mark.parametrize("arguments, message", [(([], []), "prepare_seconds"), (([1], [1, 2]), "compute_seconds"), (([1], [-1]), "-1"),
-                                                (([1], [1], 0), "buffers"), (([1], [1], 1.5), "buffers")])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (([], []), "prepare_seconds"),
+        (([1], [1, 2]), "compute_seconds"),
+        (([1], [-1]), "-1"),
+        (([1], [1], 0), "buffers"),
+        (([1], [1], 1.5), "buffers"),
+    ],
+)
 def test_impossible_timelines_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         input_timeline(*arguments)
@@ -728,18 +764,47 @@ def test_an_operation_stores_and_multiplies_nothing_unless_told():
 
 
 def test_every_output_has_the_elements_of_the_drawing():
-    rows, m = 7, replace(TINY, layers=1)                # 8 wide, 4 heads of 3 on 2 of keys, FFN 10, vocabulary 11: no two of a kind
+    rows, m = 7, replace(TINY, layers=1)  # 8 wide, 4 heads of 3 on 2 of keys, FFN 10, vocabulary 11: no two of a kind
     graph = transformer(m, rows, labels=5, lora_rank=9, lora_on=("key", "ffn down"))
     sizes = {op.name.removeprefix("layer 0 "): op.elements for op in graph}
-    wide = {"embedding": 8, "attention norm": 8, "query": 12, "query rotated": 12, "key": 6, "key A": 9, "key B": 6, "key sum": 6,
-            "key rotated": 6, "value": 6, "values": 12, "attention output": 8, "attention sum": 8, "ffn norm": 8, "ffn gate": 10,
-            "ffn up": 10, "ffn product": 10, "ffn down": 8, "ffn down A": 9, "ffn down B": 8, "ffn down sum": 8, "ffn sum": 8, "norm": 8}
+    wide = {
+        "embedding": 8,
+        "attention norm": 8,
+        "query": 12,
+        "query rotated": 12,
+        "key": 6,
+        "key A": 9,
+        "key B": 6,
+        "key sum": 6,
+        "key rotated": 6,
+        "value": 6,
+        "values": 12,
+        "attention output": 8,
+        "attention sum": 8,
+        "ffn norm": 8,
+        "ffn gate": 10,
+        "ffn up": 10,
+        "ffn product": 10,
+        "ffn down": 8,
+        "ffn down A": 9,
+        "ffn down B": 8,
+        "ffn down sum": 8,
+        "ffn sum": 8,
+        "norm": 8,
+    }
     assert sizes == {name: 7 * width for name, width in wide.items()} | {"scores": 0, "label rows": 5 * 8, "head": 5 * 11, "loss": 0}
     assert {op.name: op.weight.parameters for op in graph if op.name.endswith((" A", " B"))} == {
-        "layer 0 key A": 8 * 9, "layer 0 key B": 9 * 6, "layer 0 ffn down A": 10 * 9, "layer 0 ffn down B": 9 * 8}
+        "layer 0 key A": 8 * 9,
+        "layer 0 key B": 9 * 6,
+        "layer 0 ffn down A": 10 * 9,
+        "layer 0 ffn down B": 9 * 8,
+    }
     assert {op.name: op.flops for op in graph if op.name.endswith((" A", " B"))} == {
-        "layer 0 key A": 2 * 7 * 8 * 9, "layer 0 key B": 2 * 7 * 9 * 6, "layer 0 ffn down A": 2 * 7 * 10 * 9,
-        "layer 0 ffn down B": 2 * 7 * 9 * 8}
+        "layer 0 key A": 2 * 7 * 8 * 9,
+        "layer 0 key B": 2 * 7 * 9 * 6,
+        "layer 0 ffn down A": 2 * 7 * 10 * 9,
+        "layer 0 ffn down B": 2 * 7 * 9 * 8,
+    }
 
 
 @pytest.mark.parametrize("prepare, compute", [([1], [1, 2]), ([1, 2], [1])])

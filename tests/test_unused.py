@@ -2,6 +2,7 @@
 
 A test is no user. Names are followed through the syntax trees: from the users to what they name, from there to what that names.
 """
+
 import ast
 import json
 import re
@@ -39,7 +40,7 @@ def named(tree, names):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and names.get(node.id, ("", None))[1]:
             members.add(names[node.id])
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            attributes.add(node.value)          # getattr(found, name), or what a symbol's library calls it
+            attributes.add(node.value)  # getattr(found, name), or what a symbol's library calls it
         elif isinstance(node, ast.Attribute):
             attributes.add(node.attr)
             if isinstance(node.value, ast.Name) and node.value.id in names and names[node.value.id][1] is None:
@@ -126,8 +127,9 @@ class Thing:
 """
 
 
-@pytest.mark.parametrize("name, text", [
-    ("user.py", "from workloads import small as s\ns.needed()"), ("page.md", "As `small.needed()` says.")])
+@pytest.mark.parametrize(
+    "name, text", [("user.py", "from workloads import small as s\ns.needed()"), ("page.md", "As `small.needed()` says.")]
+)
 def test_what_nobody_needs_is_found(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
     assert set(idle({"small": ast.parse(SMALL)}, [tmp_path / name])) == {"small.alone", "small.MOST", "small.Thing.weight"}

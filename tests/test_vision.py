@@ -1,4 +1,5 @@
 """Vision: against an encoder that multiplies number by number, a public operator list, and the laws of growth."""
+
 import re
 from dataclasses import replace
 
@@ -6,21 +7,12 @@ import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
-from workloads import flops, memory, vision
-from workloads.models import model
-from workloads.tables import base_value, table
-from workloads.vision import (
-    HandOff,
-    VisionEncoder,
-    break_even_bandwidth,
-    encoder,
-    encoder_flops,
-    feature_bytes,
-    hand_off_seconds,
-    hand_offs,
-    patches,
-    visual_tokens,
-)
+
+from workloads.counts import flops, memory, vision
+from workloads.counts.vision import VisionEncoder, encoder, encoder_flops, feature_bytes, patches, visual_tokens
+from workloads.facts.models import model
+from workloads.facts.tables import base_value, table
+from workloads.serving.disaggregation import HandOff, break_even_bandwidth, hand_off_seconds, hand_offs
 
 QWEN, LANGUAGE = encoder(), model("Qwen3-4B")
 TINY = VisionEncoder("tiny", patch=2, merge=2, input_width=3, layers=2, hidden=4, mlp=5, output=3, feature_sets=2)
@@ -65,7 +57,7 @@ def encoded(e, n, heads=2):
         x = count.product(mixed, ones(e.hidden, e.hidden))
         x = count.product(count.product(x, ones(e.hidden, e.mlp)), ones(e.mlp, e.hidden))
     square = e.merge**2
-    tokens = [sum(x[i:i + square], []) for i in range(0, n, square)]
+    tokens = [sum(x[i : i + square], []) for i in range(0, n, square)]
     for _ in range(e.feature_sets):
         count.product(count.product(tokens, ones(square * e.hidden, square * e.hidden)), ones(square * e.hidden, e.output))
     return count.flops
@@ -170,23 +162,27 @@ def test_at_the_break_even_bandwidth_both_hand_offs_take_equally_long(rate, pair
 
 # --- bad input ----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: patches(QWEN, 650, 640), r"height \(pixels\) must be a whole multiple of 32 above 0, got 650"),
-    (lambda: patches(QWEN, 640, 16), r"width \(pixels\) must be a whole multiple of 32 above 0, got 16"),
-    (lambda: patches(QWEN, 0, 640), r"height \(pixels\)"),
-    (lambda: patches(QWEN, 640.5, 640), r"height \(pixels\)"),
-    (lambda: encoder_flops(QWEN, 1602), "patches must be a whole multiple of 4 above 0, got 1602"),
-    (lambda: encoder_flops(QWEN, float("nan")), "patches"),
-    (lambda: feature_bytes(QWEN, 400, sets=5), "feature_sets - sets"),
-    (lambda: feature_bytes(QWEN, -1), r"tokens \(tokens\)"),
-    (lambda: feature_bytes(QWEN, 400, bytes_per_value=0), "bytes_per_value"),
-    (lambda: VisionEncoder("x", 16, 2, 1536, 0, 1024, 4096, 2560), "layers"),
-    (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 0, 400), r"image_bytes \(B\)"),
-    (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 1, 0.5), r"text_tokens \(tokens\)"),
-    (lambda: hand_off_seconds(FOUR[0], 0, 1e14), r"bandwidth \(B/s\)"),
-    (lambda: break_even_bandwidth(FOUR[1], FOUR[0], 1e14), "bytes of the later hand-off"),
-    (lambda: break_even_bandwidth(HandOff("a", 1, 1), HandOff("b", 2, 1), 1e14), "work of the earlier hand-off"),
-])
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: patches(QWEN, 650, 640), r"height \(pixels\) must be a whole multiple of 32 above 0, got 650"),
+        (lambda: patches(QWEN, 640, 16), r"width \(pixels\) must be a whole multiple of 32 above 0, got 16"),
+        (lambda: patches(QWEN, 0, 640), r"height \(pixels\)"),
+        (lambda: patches(QWEN, 640.5, 640), r"height \(pixels\)"),
+        (lambda: encoder_flops(QWEN, 1602), "patches must be a whole multiple of 4 above 0, got 1602"),
+        (lambda: encoder_flops(QWEN, float("nan")), "patches"),
+        (lambda: feature_bytes(QWEN, 400, sets=5), "feature_sets - sets"),
+        (lambda: feature_bytes(QWEN, -1), r"tokens \(tokens\)"),
+        (lambda: feature_bytes(QWEN, 400, bytes_per_value=0), "bytes_per_value"),
+        (lambda: VisionEncoder("x", 16, 2, 1536, 0, 1024, 4096, 2560), "layers"),
+        (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 0, 400), r"image_bytes \(B\)"),
+        (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 1, 0.5), r"text_tokens \(tokens\)"),
+        (lambda: hand_off_seconds(FOUR[0], 0, 1e14), r"bandwidth \(B/s\)"),
+        (lambda: break_even_bandwidth(FOUR[1], FOUR[0], 1e14), "bytes of the later hand-off"),
+        (lambda: break_even_bandwidth(HandOff("a", 1, 1), HandOff("b", 2, 1), 1e14), "work of the earlier hand-off"),
+    ],
+)
 def test_bad_input_is_refused_by_name(call, message):
     with pytest.raises(ValueError, match=message):
         call()

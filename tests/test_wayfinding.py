@@ -1,4 +1,5 @@
 """The way through the book: every page says what it gives, needs, leaves out and leads to, and the map shows them all."""
+
 import json
 import re
 import shutil
@@ -25,11 +26,13 @@ LIST = r"(?:- [^\n]+\n){2,4}"
 TABLE = r"\| (?:formula|rule|question) \|[^\n]*where it holds \|[^\n]*\n\|[:\-| ]+\|\n(?:\|[^\n]+\|(?:\n|$)){1,}"
 OPENING = re.compile(
     r"# (?P<title>[^\n]+)\n\n\*\*(?P<answer>[^\n]+)\*\*\n\nAfter this page you can:\n\n(?P<can>" + LIST + r")\n"
-    r"\*(?P<minutes>\d+) minutes\. Builds on (?P<builds>[^\n]+)\*")
+    r"\*(?P<minutes>\d+) minutes\. Builds on (?P<builds>[^\n]+)\*"
+)
 CLOSING = re.compile(
     r"## What this leaves out\n\n(?P<leaves>[^#]+?)\n\n(?:## Formulas and where they hold\n\n(?P<table>" + TABLE + r")\n+)?"
     r"## Exercises, sources, next\n\n\*\*Exercises:\*\* (?P<exercises>[^\n]+)\n\n"
-    r"\*\*Sources:\*\* (?P<sources>[^\n]+)\n\n\*\*Next:\*\* (?P<next>[^\n]+)\s*")
+    r"\*\*Sources:\*\* (?P<sources>[^\n]+)\n\n\*\*Next:\*\* (?P<next>[^\n]+)\s*"
+)
 
 EXERCISE = re.compile(r"# (?:Exercise|Design) [A-Z0-9.-]+: [^\n]+\n\n\*\d+ minutes\. Builds on [^\n]+\. Goal: [^\n]+\.\*$")
 
@@ -144,6 +147,7 @@ def test_an_exercise_and_the_pages_it_practises_lead_to_each_other(name):
 
 # --- the map ------------------------------------------------------------------------------------------------------------
 
+
 class Links(HTMLParser):
     def __init__(self, html):
         super().__init__()
@@ -166,8 +170,7 @@ def test_every_page_is_on_the_map_once():
 
 
 def test_the_map_has_an_arc_for_every_link_and_says_it_in_words():
-    html, between = wayfinding.drawn(PAGES, ""), [
-        (a, n) for n in PAGES if n not in EXERCISES for a in PAGES[n].builds if PAGES[a].minutes]
+    html, between = wayfinding.drawn(PAGES, ""), [(a, n) for n in PAGES if n not in EXERCISES for a in PAGES[n].builds if PAGES[a].minutes]
     assert html.count("<path ") == len(between) > 40
     for earlier, name in between:
         line = re.search(rf'<li [^>]*>(?:(?!</li>).)*href="{re.escape(name)}\.html"(?:(?!</li>).)*</li>', html)[0]
@@ -191,6 +194,7 @@ def test_layers_are_those_of_the_modules_a_page_imports():
 
 
 # --- the built site -----------------------------------------------------------------------------------------------------
+
 
 class Foot(HTMLParser):
     """Links at the foot of a page, and what else helps to get about."""
@@ -228,9 +232,11 @@ def test_names_in_the_sidebar_are_short():
 
 # --- the checks themselves ----------------------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def planted(tmp_path):
     """A page as it is, after a change of its text."""
+
     def plant(old, new, name="book/flop-accounting/throughput"):
         for here in filter(None, (wayfinding.source(ROOT, other) for other in PAGES)):
             there = tmp_path / here.relative_to(ROOT)
@@ -246,24 +252,28 @@ def planted(tmp_path):
         assert changed == 1
         path.write_text(json.dumps(notebook), encoding="utf-8")
         return faults(tmp_path, wayfinding.book(tmp_path), name)
+
     return plant
 
 
-@pytest.mark.parametrize(("old", "new", "fault"), [
-    (r"\n\*\*A GPU[^\n]*\*\*\n", "", "its opening"),
-    (r"After this page.*?(?=\*\d+ min)", "", "its opening"),
-    (r"\*14 minutes\.", "*15 minutes.", "minutes in the text"),
-    (r" Builds on [^\n]*\*", "*", "its opening"),
-    (r"Builds on [^\n]*\*", "Builds on much.*", "no link under builds"),
-    (r"## What this leaves out", "## Limits", "its end"),
-    (r"## Formulas and where.*?(?=## Ex)", "", "no table"),
-    (r"\*\*Exercises:[^\n]*\n\n", "", "its end"),
-    (r"\*\*Exercises:[^\n]*\n", "**Exercises:** [none](formulas.ipynb).\n", "no exercise"),
-    (r"\*\*Sources:[^\n]*\n", "**Sources:** common knowledge.\n", "no source"),
-    (r"\*\*Next:.*", "", "its end"),
-    (r"\*\*Next:.*", "**Next:** more.", "no link under next"),
-    (r"\*\*Next:.*", "**Next:** [back](formulas.ipynb).", "the next page does not lead on"),
-    (r"(\*\*Next:\*\* \[[^\]]*\]\()roofline-check", r"\1no-such-page", "no page book/flop-accounting/no-such-page"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (r"\n\*\*A GPU[^\n]*\*\*\n", "", "its opening"),
+        (r"After this page.*?(?=\*\d+ min)", "", "its opening"),
+        (r"\*14 minutes\.", "*15 minutes.", "minutes in the text"),
+        (r" Builds on [^\n]*\*", "*", "its opening"),
+        (r"Builds on [^\n]*\*", "Builds on much.*", "no link under builds"),
+        (r"## What this leaves out", "## Limits", "its end"),
+        (r"## Formulas and where.*?(?=## Ex)", "", "no table"),
+        (r"\*\*Exercises:[^\n]*\n\n", "", "its end"),
+        (r"\*\*Exercises:[^\n]*\n", "**Exercises:** [none](formulas.ipynb).\n", "no exercise"),
+        (r"\*\*Sources:[^\n]*\n", "**Sources:** common knowledge.\n", "no source"),
+        (r"\*\*Next:.*", "", "its end"),
+        (r"\*\*Next:.*", "**Next:** more.", "no link under next"),
+        (r"\*\*Next:.*", "**Next:** [back](formulas.ipynb).", "the next page does not lead on"),
+        (r"(\*\*Next:\*\* \[[^\]]*\]\()roofline-check", r"\1no-such-page", "no page book/flop-accounting/no-such-page"),
+    ],
+)
 def test_a_page_without_a_part_is_found(planted, old, new, fault):
     assert any(f.startswith(fault) for f in planted(old, new))

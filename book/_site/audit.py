@@ -8,6 +8,7 @@
 It reads the outputs that the notebooks store; nbval compares those with a fresh execution. Rows whose role is derived,
 exercise, figure or corrected count when a page checks them, all others when a page shows them.
 """
+
 import argparse
 import json
 import subprocess
@@ -17,17 +18,23 @@ from pathlib import Path
 
 import nbformat
 from notebooks import ROOT, every_notebook
-from workloads import ledger
-from workloads.page import CHECKS
 
-CHECKED = ("derived", "exercise", "figure", "corrected")         # roles that a page must compute
+from workloads_book import ledger
+from workloads_book.page import CHECKS
+
+CHECKED = ("derived", "exercise", "figure", "corrected")  # roles that a page must compute
 FINISHED = Path(__file__).with_name("finished.txt")
 
 
 def collected(notebooks):
     """One record (id, computed, verdict, kind, page) for every check and every shown row, page by page: {page: notebook}."""
-    return [{**record, "page": page} for page, nb in notebooks.items() for cell in nb.cells
-            for output in cell.get("outputs", []) for record in output.get("data", {}).get(CHECKS, [])]
+    return [
+        {**record, "page": page}
+        for page, nb in notebooks.items()
+        for cell in nb.cells
+        for output in cell.get("outputs", [])
+        for record in output.get("data", {}).get(CHECKS, [])
+    ]
 
 
 def stored():
@@ -37,19 +44,23 @@ def stored():
 
 def stored_at(revision, root=ROOT):
     """The chapters and exercises of a git revision by their path; ValueError where git knows no such revision."""
+
     def git(*command):
         run = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, encoding="utf-8")
         if run.returncode:
             raise ValueError(f"revision must be one that git knows, got {revision!r}: {run.stderr.strip()}")
         return run.stdout
+
     names = git("ls-tree", "-r", "--name-only", f"{revision}^{{commit}}", "--", "book", "exercises").splitlines()
     return {name: nbformat.reads(git("show", f"{revision}:{name}"), as_version=4) for name in names if name.endswith(".ipynb")}
 
 
 def moved(before, now):
     """Lines of text: rows that the second records hold and the first do not, or the reverse, and rows whose value or verdict differs."""
+
     def texts(records, row_id):
         return sorted({f"{r['computed']} ({r['verdict']})" for r in records if r["id"] == row_id})
+
     order = {row_id: i for i, row_id in enumerate(ledger.rows())}
     for row_id in sorted({r["id"] for r in before + now}, key=lambda i: (order.get(i, len(order)), i)):
         was, is_now = texts(before, row_id), texts(now, row_id)
@@ -109,18 +120,35 @@ def audit(records):
     """The records beside their ledger rows, in the order of the ledger, then of the pages."""
     order = {row_id: i for i, row_id in enumerate(ledger.rows())}
     known = [r for r in records if r["id"] in order]
-    return [{"id": r["id"], "document": row.document, "section": row.section, "role": row.role, "printed": row.printed,
-             "computed": r["computed"], "verdict": r["verdict"], "page": r["page"]}
-            for r in sorted(known, key=lambda r: (order[r["id"]], r["kind"] != "check", r["page"])) for row in [ledger.row(r["id"])]]
+    return [
+        {
+            "id": r["id"],
+            "document": row.document,
+            "section": row.section,
+            "role": row.role,
+            "printed": row.printed,
+            "computed": r["computed"],
+            "verdict": r["verdict"],
+            "page": r["page"],
+        }
+        for r in sorted(known, key=lambda r: (order[r["id"]], r["kind"] != "check", r["page"]))
+        for row in [ledger.row(r["id"])]
+    ]
 
 
 def counts(records):
     """{section: (its rows, how many are checked, how many only shown, how many lack what their role asks for)}."""
     checked = {r["id"] for r in records if r["kind"] == "check"}
     shown = {r["id"] for r in records} - checked
-    return {section: (len(rows), sum(r.id in checked for r in rows), sum(r.id in shown for r in rows),
-                      sum(not covered(r, records) for r in rows))
-            for section, rows in sections().items()}
+    return {
+        section: (
+            len(rows),
+            sum(r.id in checked for r in rows),
+            sum(r.id in shown for r in rows),
+            sum(not covered(r, records) for r in rows),
+        )
+        for section, rows in sections().items()
+    }
 
 
 def summary(records, done):
@@ -144,8 +172,10 @@ def described(row):
     """All of a row in a few lines."""
     r = asdict(row)
     inputs = ", ".join(f"{k}={v}" for k, v in r["inputs"].items()) if isinstance(r["inputs"], dict) else r["inputs"]
-    lines = [f"{r['id']}  [{r['role']}, {r['status']}]  {r['what']}",
-             f"    printed {r['printed']!r}, value {r['value']!r} ± {r['tol']!r}, unit {r['unit']!r}, expected {r['expected']!r}"]
+    lines = [
+        f"{r['id']}  [{r['role']}, {r['status']}]  {r['what']}",
+        f"    printed {r['printed']!r}, value {r['value']!r} ± {r['tol']!r}, unit {r['unit']!r}, expected {r['expected']!r}",
+    ]
     r["inputs"] = inputs
     lines += [f"    {name}: {r[name]}" for name in ("inputs", "formula", "note", "source") if r[name]]
     return "\n".join(lines)

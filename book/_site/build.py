@@ -4,6 +4,7 @@ Only what has changed is done again. The outputs of all notebooks go when the li
 change; comments and docstrings of the library count for nothing there. The pages go with them, and when their dress changes.
 Everything that Sphinx says is in _build/book.log.
 """
+
 import ast
 import contextlib
 import gc
@@ -17,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SITE, LIBRARY, BUILT = ROOT / "book/_site", ROOT / "lib", ROOT / "_build"
 OUTPUTS, PAGES = (".jupyter_cache", "jupyter_execute"), (".doctrees", "html")
-PASSED = ("__pycache__", "node_modules", ".ipynb_checkpoints", "build")     # folders that hold no sources
+PASSED = ("__pycache__", "node_modules", ".ipynb_checkpoints", "build")  # folders that hold no sources
 
 
 def files(*places):
@@ -54,8 +55,10 @@ def library():
 
 def code():
     """Digest of what the outputs of notebooks depend on besides their own code: what the library computes, its data, the pins."""
-    return _digest((p, computed(p.read_text(encoding="utf-8")) if p.suffix == ".py" else p.read_bytes())
-                   for p in files(LIBRARY, ROOT / "constraints.txt"))
+    return _digest(
+        (p, computed(p.read_text(encoding="utf-8")) if p.suffix == ".py" else p.read_bytes())
+        for p in files(LIBRARY, ROOT / "constraints.txt")
+    )
 
 
 def dress():
@@ -80,11 +83,20 @@ def drop(names):
 def pages():
     """Run Sphinx as `jupyter-book build -W -n --keep-going` does; its exit status."""
     from jupyter_book.sphinx import build_sphinx
-    gc.set_threshold(200_000, 50, 1000)       # trees of pages are many small objects that stay: no garbage to look for
+
+    gc.set_threshold(200_000, 50, 1000)  # trees of pages are many small objects that stay: no garbage to look for
     settings = {"external_toc_path": (ROOT / "_toc.yml").as_posix(), "latex_individualpages": False, "nitpicky": True}
     with (BUILT / "book.log").open("w", encoding="utf-8") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-        return build_sphinx(ROOT, BUILT / "html", noconfig=True, path_config=ROOT / "_config.yml", confoverrides=settings,
-                            warningiserror=True, keep_going=True, quiet=True)
+        return build_sphinx(
+            ROOT,
+            BUILT / "html",
+            noconfig=True,
+            path_config=ROOT / "_config.yml",
+            confoverrides=settings,
+            warningiserror=True,
+            keep_going=True,
+            quiet=True,
+        )
 
 
 def main():
@@ -103,11 +115,12 @@ def main():
     mark.write_text(json.dumps(now | {"state": "begun"}), encoding="utf-8")
     import execute
     import lite
+
     lite.main()
     if execute.main(min(os.cpu_count() or 2, 8)):
         return 1
     if pages():
-        drop(PAGES[:1])                # else the next build forgets the warnings
+        drop(PAGES[:1])  # else the next build forgets the warnings
         print((BUILT / "book.log").read_text(encoding="utf-8"), file=sys.stderr)
         return 1
     mark.write_text(json.dumps(now), encoding="utf-8")

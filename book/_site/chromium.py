@@ -1,4 +1,5 @@
 """Chromium on this machine: it opens the pages in the tests and the benchmarks, and prints the PDF."""
+
 import os
 import shutil
 import sys
@@ -11,8 +12,14 @@ PLACES = (
     "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
 )
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         "--no-first-run")
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 MISSING = """\
 Chromium is missing: none of chromium, google-chrome, msedge is on the PATH.
   Debian, Ubuntu   apt-get install chromium   (Ubuntu: chromium-browser)

@@ -3,6 +3,7 @@
 Time of the processor, which a busy machine changes little, counts all processes that have ended. Over a limit there is a warning,
 never a failure. Systems without /proc are told nothing.
 """
+
 import argparse
 import os
 import time

@@ -2,6 +2,7 @@
 
 Each notebook that fails is reported with the cell and the error; then the exit status is 1.
 """
+
 import hashlib
 import json
 import os
@@ -27,12 +28,14 @@ def pages():
 def run(path):
     import nbformat
     from jupyter_cache.executors.utils import single_nb_execution
+
     return single_nb_execution(nbformat.read(path, as_version=4), cwd=str(path.parent), timeout=120, allow_errors=False)
 
 
 def lacking(cache, paths):
     """Those of the notebooks whose outputs the cache does not hold."""
     import nbformat
+
     for path in paths:
         try:
             cache.match_cache_notebook(nbformat.read(path, as_version=4))
@@ -43,6 +46,7 @@ def lacking(cache, paths):
 def execute(cache, paths, workers):
     """Run notebooks and keep their outputs in the cache; how many failed."""
     from jupyter_cache.base import CacheBundleIn
+
     print(f"executing {len(paths)} notebooks, {workers} at a time", flush=True)
     failed = 0
     with ProcessPoolExecutor(workers) as pool:
@@ -64,9 +68,10 @@ def main(workers):
     kept, now = CACHE / "pages.json", {str(p.relative_to(ROOT)): hashlib.sha256(p.read_bytes()).hexdigest() for p in pages()}
     known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     changed = [ROOT / name for name in now if known.get(name) != now[name]]
-    if not changed:                     # the cache itself takes seconds to load and to ask
+    if not changed:  # the cache itself takes seconds to load and to ask
         return 0
     from jupyter_cache import get_cache
+
     cache = get_cache(str(CACHE))
     missing = list(lacking(cache, changed))
     failed = execute(cache, missing, workers) if missing else 0

@@ -160,10 +160,7 @@ def startup(place):
 
 def add_own(target, packages, folder):
     """Write the wheels of the library and of the start into a folder; their names change with them, so that no browser keeps an old one."""
-    for name, number, files in (
-        ("workloads", version("workloads"), library()),
-        ("workloads_lite", "1", startup(place(folder))),
-    ):
+    for name, number, files in (("workloads", version("workloads"), library()), ("workloads_lite", "1", startup(place(folder)))):
         data, key = wheel(name, number, files), name.replace("_", "-")
         packages[key] = entry(key, number, f"{name}-{number}-0{sha256(data)[:10]}-py3-none-any.whl")
         (target / packages[key]["file_name"]).write_bytes(data)

@@ -8,18 +8,19 @@ more than one part in 10**9. Sentences, tables and results are text, and text is
 As a plugin of pytest (`-p meaning`, in .pytest.ini) it lets nbval compare that way; `notebooks.py` keeps a stored output where a new
 one says the same.
 """
+
 import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 
 SVG = "image/svg+xml"
-PIXEL = 0.75                                              # a drawing's unit is a point
+PIXEL = 0.75  # a drawing's unit is a point
 NEAR, EQUAL = 0.05 * PIXEL, 1e-9
 LENGTHS = {"d", "points", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "rx", "ry", "dx", "dy", "width", "height"}
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
-PLACE = re.compile(r"(translate\(|rotate\([^\s)]+ )([^)]*)")   # rotate(angle x y)
-DIGEST = re.compile(r"\b[a-z][0-9a-f]{10}\b")             # names that Matplotlib makes from coordinates
+PLACE = re.compile(r"(translate\(|rotate\([^\s)]+ )([^)]*)")  # rotate(angle x y)
+DIGEST = re.compile(r"\b[a-z][0-9a-f]{10}\b")  # names that Matplotlib makes from coordinates
 
 
 @dataclass
@@ -46,6 +47,7 @@ def elements(drawing):
         found.append(Element(tag, dict(element.attrib), (element.text or "").strip(), (element.tail or "").strip(), depth))
         for child in element:
             walk(child, depth + 1)
+
     walk(root, 0)
     return found
 
@@ -53,8 +55,7 @@ def elements(drawing):
 def near(one, other):
     """Whether two lists of coordinates or lengths are the same: equal but for numbers within 0.05 px."""
     numbers = [[float(n) for n in NUMBER.findall(text)] for text in (one, other)]
-    return (NUMBER.sub("#", one) == NUMBER.sub("#", other)
-            and all(abs(a - b) <= NEAR for a, b in zip(*numbers, strict=True)))
+    return NUMBER.sub("#", one) == NUMBER.sub("#", other) and all(abs(a - b) <= NEAR for a, b in zip(*numbers, strict=True))
 
 
 def parts(transform):
@@ -75,7 +76,8 @@ def same_attribute(name, one, other, names):
         return exact[0] == exact[1] and near(*places)
     pairs = list(zip(DIGEST.findall(one), DIGEST.findall(other)))
     return DIGEST.sub("#", one) == DIGEST.sub("#", other) and all(
-        names.setdefault((0, a), b) == b and names.setdefault((1, b), a) == a for a, b in pairs)
+        names.setdefault((0, a), b) == b and names.setdefault((1, b), a) == a for a, b in pairs
+    )
 
 
 def difference(one, other):
@@ -169,5 +171,6 @@ def pytest_configure(config):
     """As a plugin of pytest."""
     if config.getoption("nbval", False) or config.getoption("nbval_lax", False):
         from nbval.plugin import IPyNbCell
+
         if not hasattr(IPyNbCell, "by_letter"):
             IPyNbCell.by_letter, IPyNbCell.compare_outputs = IPyNbCell.compare_outputs, compared

@@ -11,6 +11,7 @@ notebooks that are not in it.
 With a repository in `_config.yml` the first code cell of every notebook installs the library where it is missing, as in Colab:
 `--install` puts that cell in, or takes it out, without running anything.
 """
+
 import argparse
 import hashlib
 import os
@@ -26,8 +27,8 @@ from meaning import settled
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-INSTALL = "workloads-install"                             # tag of the cell that installs the library where it is missing
-KEPT = ("tags", "nbgrader", "mystnb", "jupyter")          # cell metadata that is part of the source
+INSTALL = "workloads-install"  # tag of the cell that installs the library where it is missing
+KEPT = ("tags", "nbgrader", "mystnb", "jupyter")  # cell metadata that is part of the source
 
 
 def python(source):
@@ -72,10 +73,13 @@ def place_install(nb, source):
 def normalise(nb):
     """Strip whatever depends on the run or the tool; derive cell ids from the sources."""
     place_install(nb, published())
-    nb.metadata = nbformat.from_dict({
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-        **({"workloads": nb.metadata["workloads"]} if "workloads" in nb.metadata else {})})
+    nb.metadata = nbformat.from_dict(
+        {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+            **({"workloads": nb.metadata["workloads"]} if "workloads" in nb.metadata else {}),
+        }
+    )
     nb.nbformat, nb.nbformat_minor = 4, 5
     seen = {}
     for cell in nb.cells:
@@ -92,8 +96,10 @@ def normalise(nb):
 def run(nb, folder):
     """Execute all cells in a fresh kernel; an exception in a cell stops it."""
     from nbclient import NotebookClient
-    NotebookClient(nb, timeout=300, kernel_name="python3", record_timing=False, coalesce_streams=True,
-                   resources={"metadata": {"path": str(folder)}}).execute()
+
+    NotebookClient(
+        nb, timeout=300, kernel_name="python3", record_timing=False, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}
+    ).execute()
     return nb
 
 
@@ -156,6 +162,7 @@ def install(paths):
 
 def from_text(source, target):
     import jupytext
+
     nb = jupytext.read(source, fmt="md:myst")
     target.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(normalise(nb), target)
@@ -163,8 +170,9 @@ def from_text(source, target):
 
 def to_text(source, target):
     import jupytext
+
     nb = nbformat.read(source, as_version=4)
-    nb.metadata["jupytext"] = {"notebook_metadata_filter": "all"}          # the page's own metadata too
+    nb.metadata["jupytext"] = {"notebook_metadata_filter": "all"}  # the page's own metadata too
     jupytext.write(nb, target, fmt="md:myst")
 
 
@@ -192,7 +200,7 @@ def main():
         for path, job in [(p, pool.submit(refresh, p, not a.no_run)) for p in paths]:
             try:
                 print(job.result(), flush=True)
-            except Exception as error:           # report every notebook, then fail
+            except Exception as error:  # report every notebook, then fail
                 failed += 1
                 print(f"FAILED {path.relative_to(ROOT)}: {ANSI.sub('', str(error))}", file=sys.stderr, flush=True)
     return failed

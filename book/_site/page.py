@@ -3,6 +3,7 @@
 It looks as on the site, with the outputs that the notebook stores. What needs other pages is missing: the contents, hover texts, numbers
 of their formulas. Links lead to the pages that the last `make book` built.
 """
+
 import argparse
 import sys
 from pathlib import Path
@@ -16,16 +17,23 @@ ALONE = ["myst.xref_missing", "myst.xref_ambiguous", "ref.*", "toc.*", "app.*", 
 def settings(name):
     """The book's configuration for one page: nothing runs, no other page is read."""
     from jupyter_book.config import get_final_config
+
     own = {"latex_individualpages": False}
     config, _ = get_final_config(user_yaml=ROOT / "_config.yml", cli_config=own, sourcedir=ROOT, use_external_toc=False)
-    return config | {"root_doc": Path(name).with_suffix("").as_posix(), "include_patterns": [name], "nb_execution_mode": "off",
-                     "suppress_warnings": ALONE, "numfig": False}
+    return config | {
+        "root_doc": Path(name).with_suffix("").as_posix(),
+        "include_patterns": [name],
+        "nb_execution_mode": "off",
+        "suppress_warnings": ALONE,
+        "numfig": False,
+    }
 
 
 def to_the_site(app, doctree):
     """A link to another page leads to the page that the book's own build made."""
     from docutils import nodes
     from sphinx import addnodes
+
     up = "../" * (app.env.docname.count("/") + 2)
     for link in list(doctree.findall(addnodes.pending_xref)):
         if link.get("refdomain") == "doc" and link["reftarget"] not in app.env.found_docs:
@@ -37,6 +45,7 @@ def to_the_site(app, doctree):
 def build(path):
     """Write the page of a notebook or a Markdown file; the file to open."""
     from sphinx.application import Sphinx
+
     name = path.resolve().relative_to(ROOT).as_posix()
     app = Sphinx(ROOT, None, TARGET, TARGET.with_name("doctrees"), "html", confoverrides=settings(name), status=None, freshenv=True)
     app.connect("doctree-read", to_the_site, priority=50)
@@ -53,6 +62,7 @@ def main():
         sys.exit(f"page must be a notebook or a Markdown file of the book, got {str(a.page)!r}")
     if a.run and a.page.suffix == ".ipynb":
         import notebooks
+
         print(notebooks.refresh(a.page.resolve()))
     print(f"The page: {build(a.page).relative_to(ROOT)}")
 

@@ -8,6 +8,7 @@
 
 The date is SOURCE_DATE_EPOCH, else that of the last commit. CHROMIUM=program names the browser.
 """
+
 import argparse
 import html
 import os
@@ -23,7 +24,7 @@ import chromium
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-WIDTH = 658      # CSS pixels between the margins of A4 in pdf.css: tables and formulas are measured at this width
+WIDTH = 658  # CSS pixels between the margins of A4 in pdf.css: tables and formulas are measured at this width
 SOLUTIONS = "Solutions"
 SKELETON = """<!DOCTYPE html><html lang="en" data-theme="light" data-mode="light">
 <head><meta charset="utf-8"><title>{title}</title><style>{css}</style></head>
@@ -75,11 +76,12 @@ def dead(reader):
 def shrunk(reader):
     """Did Chromium make the whole book smaller, because something was too wide? A line of the contents is 5 mm high in pdf.css."""
     boxes = [note.get_object()["/Rect"] for note in reader.pages[1]["/Annots"]]
-    return min(float(top) - float(bottom) for _, bottom, _, top in boxes) < 4.5 * 72 / 25.4      # whole pixels
+    return min(float(top) - float(bottom) for _, bottom, _, top in boxes) < 4.5 * 72 / 25.4  # whole pixels
 
 
 def assemble(page, site, root, keep=None):
     """Fill the open page with the book; returns the contents, ``[(title, depth, id or None, [(title, id) of its sections])]``."""
+
     def source(doc):
         return (site / f"{doc}.html").read_text(encoding="utf8")
 
@@ -98,7 +100,7 @@ def assemble(page, site, root, keep=None):
         heads = page.evaluate("[...solutions.querySelectorAll(':scope > section')].map(s => [words(s.querySelector('h2')), s.id])")
         entries.append((SOLUTIONS, 0, None, []))
         entries.append(("Solutions to the exercises", 1, "solutions", heads))
-    return [e for n, e in enumerate(entries) if e[2] or (n + 1 < len(entries) and entries[n + 1][2])]      # no part without pages
+    return [e for n, e in enumerate(entries) if e[2] or (n + 1 < len(entries) and entries[n + 1][2])]  # no part without pages
 
 
 def printed(page, tagged):
@@ -170,8 +172,10 @@ def make(site, program, root="book/index", keep=None):
         page.add_script_tag(content=(HERE / "pdf.js").read_text(encoding="utf8"))
         entries = assemble(page, site, root, keep)
         heads = ["contents", *(target for _, _, place, inside in entries if place for target in (place, *(t for _, t in inside)))]
-        page.evaluate("([front, entries, heads, book]) => bind(front, entries, heads, book)",
-                      [front, [{"title": t, "depth": d, "id": i} for t, d, i, _ in entries], heads, title])
+        page.evaluate(
+            "([front, entries, heads, book]) => bind(front, entries, heads, book)",
+            [front, [{"title": t, "depth": d, "id": i} for t, d, i, _ in entries], heads, title],
+        )
         wide = page.evaluate("fit()")
         pdf, numbers = numbered(page)
         started.close()

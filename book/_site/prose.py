@@ -12,6 +12,7 @@ Markdown cell, or in the fixed part of a sentence, caption or alternative text i
 A Markdown page gives its metadata in its front matter. Records of what once stood in the book, right or wrong, are left out.
 Code spans, link targets, citations and bare powers (10^9, 2^30) are passed over; numbers within mathematics are not.
 """
+
 import ast
 import math
 import re
@@ -22,32 +23,85 @@ from typing import NamedTuple
 import nbformat
 import yaml
 from notebooks import ROOT, every_notebook, python
-from workloads import ledger
-from workloads.tables import table
+
+from workloads.facts.tables import table
+from workloads_book import ledger
 
 RECORDS = ("book/reference/errata.md", "book/reference/changelog.md")
 FACTS = ("hardware", "models", "measurements")
 SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-PREFIX = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21, "Y": 1e24,
-          "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+PREFIX = {
+    "": 1,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+    "Z": 1e21,
+    "Y": 1e24,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+}
 SECONDS = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
-WORDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "byte": 1, "bit": 1, "token": 1, "step": 1, "request": 1,
-         "sequence": 1, "parameter": 1, "nat": 1, "dollar": 1, "cent": 0.01, "GPU": 1, "card": 1, "call": 1, "task": 1, "sample": 1,
-         "pair": 1, "layer": 1, "head": 1, "FLOP": 1, "USD": 1, "time": 1, "fold": 1, "GPU-hour": 3600, "GPU-second": 1, "GPU-day": 86400}
+WORDS = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": 86400,
+    "week": 604800,
+    "byte": 1,
+    "bit": 1,
+    "token": 1,
+    "step": 1,
+    "request": 1,
+    "sequence": 1,
+    "parameter": 1,
+    "nat": 1,
+    "dollar": 1,
+    "cent": 0.01,
+    "GPU": 1,
+    "card": 1,
+    "call": 1,
+    "task": 1,
+    "sample": 1,
+    "pair": 1,
+    "layer": 1,
+    "head": 1,
+    "FLOP": 1,
+    "USD": 1,
+    "time": 1,
+    "fold": 1,
+    "GPU-hour": 3600,
+    "GPU-second": 1,
+    "GPU-day": 86400,
+}
 SUFFIX = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 SCALED = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 
 NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-UNIT = "|".join([
-    r"%", r"(?<=\d)[×x](?!\w)",
-    r"(?P<scaled>" + "|".join(SCALED) + r")\b",
-    r"(?P<word>" + "|".join(sorted(map(re.escape, WORDS), key=len, reverse=True)) + r")s?\b(?!-)",
-    r"(?P<flop>[kKMGTPEZY]?)FLOPs?\b", r"(?P<bytes>(?:[kKMGTP]|[KMGT]i))B\b", r"(?P<hertz>[kMG]?)Hz\b",
-    r"(?P<seconds>" + "|".join(SECONDS) + r")\b(?!\w)", r"B(?=/|\s+per\b)", r"(?P<suffix>[KMBT])\b"])
+UNIT = "|".join(
+    [
+        r"%",
+        r"(?<=\d)[×x](?!\w)",
+        r"(?P<scaled>" + "|".join(SCALED) + r")\b",
+        r"(?P<word>" + "|".join(sorted(map(re.escape, WORDS), key=len, reverse=True)) + r")s?\b(?!-)",
+        r"(?P<flop>[kKMGTPEZY]?)FLOPs?\b",
+        r"(?P<bytes>(?:[kKMGTP]|[KMGT]i))B\b",
+        r"(?P<hertz>[kMG]?)Hz\b",
+        r"(?P<seconds>" + "|".join(SECONDS) + r")\b(?!\w)",
+        r"B(?=/|\s+per\b)",
+        r"(?P<suffix>[KMBT])\b",
+    ]
+)
 LITERAL = re.compile(
     rf"(?P<dollar>\$)?(?<![\w.\-/^])(?P<number>{NUMBER})"
     r"(?:\s*×\s*10(?:\^|(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]))(?P<power>[-\d⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?"
-    rf"(?:[\s-]?(?P<unit>{UNIT}))?")
+    rf"(?:[\s-]?(?P<unit>{UNIT}))?"
+)
 ANY_NUMBER = re.compile(rf"(?<![\w.])({NUMBER})")
 
 
@@ -80,8 +134,15 @@ def _scale(match):
     found = match.groupdict()
     if found["unit"] == "%":
         return 0.01
-    for name, factors in (("scaled", SCALED), ("word", WORDS), ("flop", PREFIX), ("bytes", PREFIX), ("hertz", PREFIX),
-                          ("seconds", SECONDS), ("suffix", SUFFIX)):
+    for name, factors in (
+        ("scaled", SCALED),
+        ("word", WORDS),
+        ("flop", PREFIX),
+        ("bytes", PREFIX),
+        ("hertz", PREFIX),
+        ("seconds", SECONDS),
+        ("suffix", SUFFIX),
+    ):
         if found[name] is not None:
             return factors[found[name]]
     return 1
@@ -108,8 +169,9 @@ def sentence(text, start):
 
 def numbers(text):
     """All numbers of a text: as they stand, and in base units where a unit follows."""
-    return ({float(m[1].replace(",", "")) for m in ANY_NUMBER.finditer(plain(text))}
-            | {x for found in literals(text) for x in (found.number, found.value)})
+    return {float(m[1].replace(",", "")) for m in ANY_NUMBER.finditer(plain(text))} | {
+        x for found in literals(text) for x in (found.number, found.value)
+    }
 
 
 def of_row(row):
@@ -190,8 +252,10 @@ def problems(nb, name):
             unused.discard(found.text)
             if found.text in listed or any(math.isclose(x, y, rel_tol=1e-9) for x in (found.number, found.value) for y in fine):
                 continue
-            yield (f"{name}, cell {i}: {found.text!r} is typed and neither printed in the page's sections nor an input. "
-                   f"Compute it, or list it with a reason. In: {sentence(plain(text), found.start)!r}")
+            yield (
+                f"{name}, cell {i}: {found.text!r} is typed and neither printed in the page's sections nor an input. "
+                f"Compute it, or list it with a reason. In: {sentence(plain(text), found.start)!r}"
+            )
     for literal in sorted(unused):
         yield f"{name}: the listed literal {literal!r} stands nowhere in its text"
 

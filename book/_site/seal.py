@@ -19,7 +19,8 @@ import sys
 import tomllib
 
 from assignment import ROOT, exercises, read, role, source
-from workloads import answers
+
+from workloads_book import answers
 
 TARGET = ROOT / "lib/workloads/data/answers.json"
 

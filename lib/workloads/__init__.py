@@ -1,16 +1,50 @@
-"""Arithmetic of LLM workloads: counts, bytes, seconds and dollars of inference, training and reinforcement learning.
+"""The arithmetic of LLM workloads: FLOPs, bytes, seconds and dollars of inference, training and reinforcement learning.
 
-Modules stand in layers, and imports only go down: a formula knows nothing of the systems built on it, and only the last two layers
-show anything: calculators in a form, pages in a notebook.
+The names below are the front door. Behind it stand folders, one a layer, and imports only go down:
+
+    facts     shapes of models, accelerators, published records: rows of text tables, each with its source
+    counts    FLOPs and bytes that follow from shapes
+    times     seconds that follow from counts and rates
+    costs     dollars, and tries until a success
+    serving   loads, queues, batches: what machines do with requests
+    learning  training, scaling laws, and `rl`, the step and the cycle of reinforcement learning
+
+    >>> import workloads as wl
+    >>> wl.parameters(wl.model("Qwen3-8B")).total
+    8190735360
 """
 
-LAYERS = {  # modules named nowhere are systems
-    "support": ("generic", "domain", "units", "tables"),
-    "facts": ("hardware", "models", "records"),
-    "counts": ("flops", "memory"),
-    "times": ("roofline",),
-    "systems": (),
-    "calculators": ("plot", "forms", "calculators_common", "calculators_load", "calculators_rl", "calculators_tasks",
-                    "calculators_training", "calculators"),
-    "page": ("ledger", "figures", "page", "answers"),
-}
+from .counts.layout import Layout
+from .counts.memory import kv_bytes, weight_bytes
+from .counts.parameter_counts import parameters
+from .counts.passes import Pass, decode, prefill, training_step
+from .counts.request_tokens import Request
+from .facts.accelerators import Accelerator, accelerator, accelerators
+from .facts.formats import Formats
+from .facts.models import Model, model, models
+from .learning.rl.configuration import RLStep
+from .learning.rl.phases import rl_step
+from .times.machine import Machine, fits
+
+__all__ = [
+    "Accelerator",
+    "Formats",
+    "Layout",
+    "Machine",
+    "Model",
+    "Pass",
+    "RLStep",
+    "Request",
+    "accelerator",
+    "accelerators",
+    "decode",
+    "fits",
+    "kv_bytes",
+    "model",
+    "models",
+    "parameters",
+    "prefill",
+    "rl_step",
+    "training_step",
+    "weight_bytes",
+]

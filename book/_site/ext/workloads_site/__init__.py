@@ -1,8 +1,9 @@
 """The book's Sphinx extension: maths at build time, figures in the page, tidy pages, light assets."""
+
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))      # the tools of the site: parts of the extension call them
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the tools of the site: parts of the extension call them
 from . import api, assets, audit, calculators, cells, exercises, figures, glossary, live, maths, notation, search, wayfinding
 
 

@@ -5,6 +5,7 @@ names that folder; their text is autodoc's. Docstrings are plain text, so they a
 of parameters, examples as doctests, keys of the bibliography as citations, names of the library as links. Each entry ends with the pages
 and the functions that use it. Inline code of any page that names a function, such as ``flops.forward``, links to its entry.
 """
+
 import ast
 import hashlib
 import inspect
@@ -14,23 +15,28 @@ from functools import cache
 from pathlib import Path
 
 import prose
-import workloads
-import workloads.calculators  # fills the list of calculators
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
-from workloads.forms import CALCULATORS
+
+import workloads
+import workloads.calculators  # fills the list of calculators
+from workloads_book.calculators.forms import CALCULATORS
 
 FOLDER = "book/reference/api"
 LIBRARY = Path(workloads.__file__).parent
-LABEL = re.compile(r"(?P<label>(?:Equation|Parameters|Fields|Returns|Raises|Assumptions|Assumes|Example|Source)s?(?:,? (?:and )?[a-z]+)*"
-                   r"(?: \([^()]*\))?)(?::(?= |$)|$)|(?P<verb>Raises|Returns|Assumes)(?= )")
-MARKUP = re.compile(r"``(?P<code>.+?)``|`(?P<name>[^`]+)`|(?<![\w.])(?P<data>data/\w+\.tsv)"
-                    r"|(?<![\w^])(?P<base>[A-Za-z]|\))?_(?P<sub>\w)(?!\w)"
-                    r"|\^(?P<power>-?\w+|\([^()]*\))|(?<!\w)(?P<key>[a-z]{2,}\w*\d\w*)(?!\w)")
+LABEL = re.compile(
+    r"(?P<label>(?:Equation|Parameters|Fields|Returns|Raises|Assumptions|Assumes|Example|Source)s?(?:,? (?:and )?[a-z]+)*"
+    r"(?: \([^()]*\))?)(?::(?= |$)|$)|(?P<verb>Raises|Returns|Assumes)(?= )"
+)
+MARKUP = re.compile(
+    r"``(?P<code>.+?)``|`(?P<name>[^`]+)`|(?<![\w.])(?P<data>data/\w+\.tsv)"
+    r"|(?<![\w^])(?P<base>[A-Za-z]|\))?_(?P<sub>\w)(?!\w)"
+    r"|\^(?P<power>-?\w+|\([^()]*\))|(?<!\w)(?P<key>[a-z]{2,}\w*\d\w*)(?!\w)"
+)
 SPECIAL = re.compile(r"[\\*_`|<>]")
-MOST_SHOWN = 8            # pages that use a name are folded beyond this
-LONG = 12                 # fields beyond which a signature says less than the list of fields
+MOST_SHOWN = 8  # pages that use a name are folded beyond this
+LONG = 12  # fields beyond which a signature says less than the list of fields
 EDGES = re.compile(r"^(\s*([-+*•]|\(?\w+[.)])\s)")
 
 
@@ -134,6 +140,7 @@ def known_as(name, module):
 
 def inline(text, module, keys, tables):
     """Plain text of a docstring as reStructuredText on one line."""
+
     def markup(m):
         if m["code"] or m["name"]:
             target = known_as(m["code"] or m["name"], module)
@@ -150,7 +157,7 @@ def inline(text, module, keys, tables):
 
     out, at = "", 0
     for m in MARKUP.finditer(text):
-        out, at = out + plain(text[at:m.start()]) + f"\\ {markup(m)}\\ ", m.end()
+        out, at = out + plain(text[at : m.start()]) + f"\\ {markup(m)}\\ ", m.end()
     out += plain(text[at:])
     return EDGES.sub(lambda m: "\\" + m[0], out)
 
@@ -160,7 +167,7 @@ def blocks(lines):
     found = []
     for number, line in enumerate(lines):
         words, deep = line.strip(), line[:1] == " "
-        after = next((n for n in lines[number + 1:number + 2] if n.strip()), "")
+        after = next((n for n in lines[number + 1 : number + 2] if n.strip()), "")
         label = not deep and LABEL.match(words)
         if not words:
             found.append(None)
@@ -169,7 +176,7 @@ def blocks(lines):
         elif words.startswith(">>>"):
             found.append(("example", "", [line]))
         elif label:
-            rest = words[label.end():].strip()
+            rest = words[label.end() :].strip()
             found.append(("part", label["label"] or label["verb"], [rest] if rest else []))
         elif not deep and after[:1] == " " and words[-1] not in ".,;:" and len(words.split()) <= 3:
             found.append(("part", words, []))
@@ -185,12 +192,14 @@ def clauses(text, names):
     one = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     if not one:
         return [((), text)]
-    start = re.compile(rf"(?:^|(?<=[;.] )|(?<=, )(?=(?:{one})(?: [^\s,;]{{1,9}})? [(=]))(?:and )?"
-                       rf"(\*{{0,2}}(?:{one})(?:(?:, | and )(?:{one})(?!\w))*)(?![\w(.=])")
+    start = re.compile(
+        rf"(?:^|(?<=[;.] )|(?<=, )(?=(?:{one})(?: [^\s,;]{{1,9}})? [(=]))(?:and )?"
+        rf"(\*{{0,2}}(?:{one})(?:(?:, | and )(?:{one})(?!\w))*)(?![\w(.=])"
+    )
     found, at, last = [], 0, ()
     for m in start.finditer(text):
-        if text[:m.start()].count("(") == text[:m.start()].count(")"):
-            found.append((last, text[at:m.start()].strip().rstrip(";,")))
+        if text[: m.start()].count("(") == text[: m.start()].count(")"):
+            found.append((last, text[at : m.start()].strip().rstrip(";,")))
             last, at = tuple(re.split(", | and ", m[1])), m.end()
     found.append((last, text[at:].strip()))
     return [(n, t) for n, t in found if n or t]
@@ -230,8 +239,9 @@ def restructured(lines, module, node, keys=frozenset(), tables=frozenset()):
 
     begins = re.compile(rf"(?:{'|'.join(map(re.escape, names))}):") if names else None
     for kind, label, those in blocks(lines):
-        text = " ".join(line + ";" * bool(begins and begins.match(after) and line[-1] not in ";.,:")
-                        for line, after in zip(those, [*those[1:], ""]))
+        text = " ".join(
+            line + ";" * bool(begins and begins.match(after) and line[-1] not in ";.,:") for line, after in zip(those, [*those[1:], ""])
+        )
         if kind == "example":
             out += ["**Example**", "", *inspect.cleandoc("\n".join(those)).splitlines(), ""]
         elif kind == "text":
@@ -266,9 +276,17 @@ def module_page(module, layer):
     users = sorted(m for m in sum(modules().values(), []) if module in imports(m))
     about = [f"Layer: {layer}."] + [f"Imports {_links(imports(module))}."] * bool(imports(module))
     about += [f"Imported by {_links(users)}."] * bool(users)
-    lines = [f"# {module}", "", "```{eval-rst}", f".. automodule:: workloads.{module}", "   :members:",
-             "   :member-order: bysource",
-             "   :ignore-module-all:", "```", ""]
+    lines = [
+        f"# {module}",
+        "",
+        "```{eval-rst}",
+        f".. automodule:: workloads.{module}",
+        "   :members:",
+        "   :member-order: bysource",
+        "   :ignore-module-all:",
+        "```",
+        "",
+    ]
     return "\n".join([*lines, "## Place in the library", "", " ".join(about), ""])
 
 
@@ -276,14 +294,25 @@ def index_page():
     """Text of the index (MyST): the modules by layer."""
     docs = {m: ast.get_docstring(tree(m)) or "" for those in modules().values() for m in those}
     library = (workloads.__doc__ or "").split("\n\n")
-    lines = ["# The library", "", f"**{markdown(' '.join(library[0].split()))}**", "",
-             markdown(" ".join("\n\n".join(library[1:]).split())), "",
-             "Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that "
-             "names the argument, its unit and its value. Every entry tells where the book uses it.", ""]
+    lines = [
+        "# The library",
+        "",
+        f"**{markdown(' '.join(library[0].split()))}**",
+        "",
+        markdown(" ".join("\n\n".join(library[1:]).split())),
+        "",
+        "Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that "
+        "names the argument, its unit and its value. Every entry tells where the book uses it.",
+        "",
+    ]
     for layer, those in modules().items():
         count = sum(name.split(".")[1] in those and name.count(".") == 2 for name in public())
-        lines += [f"## {layer.capitalize()}", "", f"{len(those)} modules, {count} functions and classes." if len(those) > 1 else
-                  f"One module, {count} functions and classes.", ""]
+        lines += [
+            f"## {layer.capitalize()}",
+            "",
+            f"{len(those)} modules, {count} functions and classes." if len(those) > 1 else f"One module, {count} functions and classes.",
+            "",
+        ]
         lines += [*(f"- [`{m}`]({m}.md): {markdown(first_sentence(docs[m]))}." for m in those), ""]
     return "\n".join(lines)
 
@@ -313,8 +342,12 @@ def gather(app, env, added, changed, removed):
     """What the entries need of the other pages; where it changed, the entries are read again."""
     bibliographies = [(Path(app.srcdir) / bib).read_text(encoding="utf-8") for bib in app.config.bibtex_bibfiles]
     keys = {key for text in bibliographies for key in re.findall(r"^@\w+\{([^,\s]+)", text, re.MULTILINE)}
-    tables = {name for doc in env.found_docs if doc.startswith("book/reference/") and (path := Path(app.srcdir) / f"{doc}.ipynb").exists()
-              for name in re.findall(r"\(table-(\w+)\)=", path.read_text(encoding="utf-8"))}
+    tables = {
+        name
+        for doc in env.found_docs
+        if doc.startswith("book/reference/") and (path := Path(app.srcdir) / f"{doc}.ipynb").exists()
+        for name in re.findall(r"\(table-(\w+)\)=", path.read_text(encoding="utf-8"))
+    }
     app.workloads_api = {"keys": keys, "tables": tables, "pages": pages_using(app)}
     state = hashlib.sha256(json.dumps([sorted(keys), sorted(tables), app.workloads_api["pages"]], sort_keys=True).encode()).hexdigest()
     before, env.workloads_api_state = getattr(env, "workloads_api_state", None), state
@@ -338,9 +371,10 @@ def _calculator(app, name):
             title = f":doc:`{plain(c.title)} </book/calculators>`" if "book/calculators" in app.env.found_docs else plain(c.title)
             yield from [f"**Calculator** {title}: {plain(c.question)} It takes its arguments by name, and knows their defaults.", ""]
             yield from ["**Parameters**", ""]
-            yield from [f"- ``{i.name}``: {plain(i.label)}{f' ({plain(i.unit)})' if i.unit else ''}, {i.kind} "
-                        f"*(default* ``{i.default!r}``\\ *)*"
-                        for i in c.inputs]
+            yield from [
+                f"- ``{i.name}``: {plain(i.label)}{f' ({plain(i.unit)})' if i.unit else ''}, {i.kind} *(default* ``{i.default!r}``\\ *)*"
+                for i in c.inputs
+            ]
             yield ""
 
 
@@ -351,8 +385,18 @@ def document(app, what, name, obj, options, lines):
     keys, tables = app.workloads_api["keys"], app.workloads_api["tables"]
     if what == "module":
         parted = re.split(r"\n\s*\n", "\n".join(lines).strip())
-        lines[:] = [line for text in parted for line in (*(restructured(text.splitlines(), parts[1], None, keys, tables) if ">>>" in text or
-                    not re.search(r"\S   +\S", text) else ["::", "", *("   " + line for line in text.splitlines())]), "")]
+        lines[:] = [
+            line
+            for text in parted
+            for line in (
+                *(
+                    restructured(text.splitlines(), parts[1], None, keys, tables)
+                    if ">>>" in text or not re.search(r"\S   +\S", text)
+                    else ["::", "", *("   " + line for line in text.splitlines())]
+                ),
+                "",
+            )
+        ]
         return
     lines[:] = restructured(lines, parts[1], public().get(name), keys, tables)
     if len(parts) == 3:
@@ -400,7 +444,7 @@ def setup(app):
     app.config.autodoc_typehints = "none"
     app.config.add_module_names = False
     app.config.autodoc_preserve_defaults = True
-    app.connect("config-inited", write_pages, priority=100)      # before the table of contents looks for the files
+    app.connect("config-inited", write_pages, priority=100)  # before the table of contents looks for the files
     app.connect("env-get-outdated", gather)
     app.connect("autodoc-process-docstring", document)
     app.connect("autodoc-process-signature", signature)

@@ -1,4 +1,5 @@
 """What the pages load: no unused script, icons as a font of the few glyphs in use instead of the whole icon library."""
+
 import logging
 import re
 from pathlib import Path
@@ -12,9 +13,17 @@ from . import maths
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/static"
 ICON_RULE = re.compile(r'((?:\.fa-[\w-]+::?before,?)+)\{content:"([^"]*)"\}')
 FONT_FACE = re.compile(r"@font-face\{[^}]*?webfonts/(fa-[\w-]+)\.woff2[^}]*\}")
-UNUSED = ("scripts/fontawesome.js*", "vendor/fontawesome/webfonts/*.ttf", "vendor/fontawesome/webfonts/*.woff2", "**/*.map",
+UNUSED = (
+    "scripts/fontawesome.js*",
+    "vendor/fontawesome/webfonts/*.ttf",
+    "vendor/fontawesome/webfonts/*.woff2",
+    "**/*.map",
     "sphinx-thebe.*",
-          "locales", "*.d.ts", "webpack-macros.html", "sbt-webpack-macros.html")
+    "locales",
+    "*.d.ts",
+    "webpack-macros.html",
+    "sbt-webpack-macros.html",
+)
 
 logging.getLogger("fontTools").setLevel(logging.WARNING)
 PRINT_LIGHT = """{ const root = document.documentElement.dataset; let shown;
@@ -43,7 +52,7 @@ def tidy_page(app, pagename, templatename, context, doctree):
     context["script_files"] = keep
     if contents := context.get("generate_toctree_html"):
         context["generate_toctree_html"] = lambda *a, **k: str(contents(*a, **k)).replace("<summary>", '<summary aria-label="Pages below">')
-    if "body" in context:      # read aloud, a toggle is called what it shows, and a list holds its items
+    if "body" in context:  # read aloud, a toggle is called what it shows, and a list holds its items
         context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
         context["body"] = context["body"].replace("doc-biblioentry", "listitem")
     context["css_files"] = [c for c in context.get("css_files", []) if not any(u in str(getattr(c, "filename", c)) for u in unused)]
@@ -90,7 +99,7 @@ def lighten(app, exception):
     if exception or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
-    logos = () if app.config.html_theme_options.get("launch_buttons") else ("images/logo_*",)      # of Binder and Colab
+    logos = () if app.config.html_theme_options.get("launch_buttons") else ("images/logo_*",)  # of Binder and Colab
     for pattern in UNUSED + logos:
         for path in static.glob(pattern):
             if path.is_file():

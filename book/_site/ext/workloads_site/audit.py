@@ -13,8 +13,9 @@ import nbformat
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
-from workloads import ledger
-from workloads.page import CHECKS, in_unit
+
+from workloads_book import ledger
+from workloads_book.page import CHECKS, in_unit
 
 from .cells import VERDICTS
 from .exercises import GROUPS
@@ -24,12 +25,20 @@ SITE = Path(__file__).parents[2]
 import audit
 
 LEDGER = Path(ledger.__file__).with_name("data") / "ledger.json"
-ROLES = {"derived": "derived", "given": "input", "measured": "measurement", "exercise": "exercise", "corrected": "correction",
-         "figure": "figure", "recorded": "record", "words": "statement"}
+ROLES = {
+    "derived": "derived",
+    "given": "input",
+    "measured": "measurement",
+    "exercise": "exercise",
+    "corrected": "correction",
+    "figure": "figure",
+    "recorded": "record",
+    "words": "statement",
+}
 KINDS = {"wl-agrees": "bear out", "wl-differs": "differ", "wl-corrected": "correct or add", "wl-measured": "set a model beside"}
 DIFFERS, ELSEWHERE = "≠ differs from print", "not on this site"
 SECTIONS = {"3 intro": "Opening of chapter 3", "footnotes": "Footnotes", "code-task-trace": "Trace of a code task"}
-EXPLAINED = (DIFFERS, "corrected", "added", "model against measurement")      # their notes stand in the table
+EXPLAINED = (DIFFERS, "corrected", "added", "model against measurement")  # their notes stand in the table
 
 
 # --------------------------------------------------------------------------------------------------------------------------- what is stored
@@ -58,7 +67,7 @@ class Stored:
     def links(self, row, here):
         """The pages of a row, each linked to the line that holds it."""
         pages = dict.fromkeys(line["page"] for line in self.by_id.get(row.id, ()))
-        href = lambda p: f'{here}{Path(p).with_suffix(".html").as_posix()}#{place(row.id)}'
+        href = lambda p: f"{here}{Path(p).with_suffix('.html').as_posix()}#{place(row.id)}"
         return ", ".join(f'<a href="{href(p)}">{escape(self.names[p])}</a>' for p in pages)
 
 
@@ -101,8 +110,10 @@ def heading(section):
 def _table(name, caption, heads, lines, foot=""):
     head = "".join(f'<th scope="col">{h}</th>' for h in heads)
     foot = foot and f"<tfoot>{foot}</tfoot>"
-    return (f'<div class="pst-scrollable-table-container"><table class="table {name}"><caption>{caption}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>{foot}</table></div>")
+    return (
+        f'<div class="pst-scrollable-table-container"><table class="table {name}"><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>{foot}</table></div>"
+    )
 
 
 def totals(stored):
@@ -114,6 +125,7 @@ def totals(stored):
 
 def counts(stored):
     """Rows, checks and verdicts of every section."""
+
     def tally(found):
         verdicts = [kind(stored.verdict(row)) for row in found if row.id in stored.by_id and row.id not in stored.shown]
         return [verdicts.count(mark) for mark in KINDS]
@@ -121,6 +133,7 @@ def counts(stored):
     def line(name, numbers, tag="td"):
         cells = "".join(f'<td class="text-right">{n or "–"}</td>' for n in numbers)
         return f'<tr><th scope="row">{name}</th>{cells}</tr>'
+
     heads = ["Section", "rows", "checked", "shown", *KINDS.values()]
     for document, title, names in documents():
         numbers = {s: [*stored.counts[document, s][:3], *tally(audit.sections()[document, s])] for s in names}
@@ -133,9 +146,13 @@ def _row(row, stored, here):
     verdict = stored.verdict(row)
     known = verdict != ELSEWHERE
     note = f"<p>{escape(row.note)}</p>" if verdict in EXPLAINED or (known and row.status == "discrepancy") else ""
-    cells = [f"<td>{escape(row.printed or '–') if known else ''}</td>", f"<td>{escape(stored.computed(row))}</td>",
-             f'<td class="{kind(verdict)}">{escape(verdict)}</td>', f"<td>{stored.links(row, here)}</td>"]
-    about = f'<span><code>{row.id}</code> {ROLES[row.role]}</span>{note}'
+    cells = [
+        f"<td>{escape(row.printed or '–') if known else ''}</td>",
+        f"<td>{escape(stored.computed(row))}</td>",
+        f'<td class="{kind(verdict)}">{escape(verdict)}</td>',
+        f"<td>{stored.links(row, here)}</td>",
+    ]
+    about = f"<span><code>{row.id}</code> {ROLES[row.role]}</span>{note}"
     return f'<tr id="row-{row.id}"><th scope="row">{escape(row.what)}{about}</th>{"".join(cells)}</tr>'
 
 
@@ -147,8 +164,9 @@ def rows(stored, here):
         for name in names:
             found = audit.sections()[document, name]
             table = _table("wl-audit", f"{escape(heading(name))}: {len(found)} rows", heads, [_row(r, stored, here) for r in found])
-            part += nodes.section("", nodes.title("", heading(name)), nodes.raw("", table, format="html"),
-                                  ids=[nodes.make_id(f"{document}-{name}")], names=[])
+            part += nodes.section(
+                "", nodes.title("", heading(name)), nodes.raw("", table, format="html"), ids=[nodes.make_id(f"{document}-{name}")], names=[]
+            )
         yield part
 
 
@@ -170,7 +188,7 @@ def form(stored):
         + _select("role", "Kind of row", (ROLES[r.role] for r in every))
         + '<button type="reset">Show all</button><p role="status"></p></form>'
         '<p class="wl-on-paper">On paper stand the rows that differ. All others are on this page of the site, which prints what its filter '
-        'leaves, and in the table that <code>make audit</code> writes.</p>'
+        "leaves, and in the table that <code>make audit</code> writes.</p>"
     )
 
 
@@ -195,9 +213,12 @@ def differences(stored, here):
 
 def _reasons(caption, found, stored, here):
     heads = ["Figure or statement", "printed", "computed", "why", "page"]
-    lines = [f'<tr><th scope="row">{escape(r.what)}</th><td>{escape(r.printed or "–")}</td>'
-             f'<td>{escape(stored.computed(r) or "in words")}</td>'
-             f"<td>{escape(r.note)}</td><td>{stored.links(r, here)}</td></tr>" for r in found]
+    lines = [
+        f'<tr><th scope="row">{escape(r.what)}</th><td>{escape(r.printed or "–")}</td>'
+        f"<td>{escape(stored.computed(r) or 'in words')}</td>"
+        f"<td>{escape(r.note)}</td><td>{stored.links(r, here)}</td></tr>"
+        for r in found
+    ]
     return _table("wl-audit wl-reasons", escape(caption), heads, lines)
 
 

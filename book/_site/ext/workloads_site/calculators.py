@@ -21,8 +21,8 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
-from workloads.calculators import CALCULATORS
-from workloads.forms import text_of
+
+from workloads_book.calculators.forms import CALCULATORS, text_of
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]

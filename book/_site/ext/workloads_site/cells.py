@@ -1,4 +1,5 @@
 """How cells show: solution markers stay out of sight, folded cells say what they hide, tables scroll by themselves, verdicts stand out."""
+
 import re
 
 from docutils import nodes

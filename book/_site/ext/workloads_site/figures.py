@@ -1,4 +1,5 @@
 """SVG figures of notebooks become part of the page: they take the page's colours and font, carry alt text and a caption."""
+
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -47,7 +48,7 @@ def inline(svg, prefix):
     width = root.attrib.pop("width", "")
     if width.endswith("pt"):
         pixels = float(width[:-2]) * 4 / 3
-        root.set("style", f"max-width:{1.2 * pixels:.0f}px;min-width:{0.58 * pixels:.0f}px")   # below, its text gets too small: scroll
+        root.set("style", f"max-width:{1.2 * pixels:.0f}px;min-width:{0.58 * pixels:.0f}px")  # below, its text gets too small: scroll
     root.attrib |= {"role": "img", "aria-label": title}
     return title, ElementTree.tostring(root, encoding="unicode", short_empty_elements=True).strip()
 

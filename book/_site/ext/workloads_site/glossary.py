@@ -2,6 +2,7 @@
 
 Without JavaScript the link remains; the script (``static/hints.js``) shows the definition on hover, focus and touch.
 """
+
 import re
 from functools import partial
 
@@ -10,16 +11,34 @@ from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 GLOSSARY = "book/reference/glossary"
-OUTSIDE = ("book/reference/", "book/bibliography", "book/index")     # pages that explain themselves, or list
+OUTSIDE = ("book/reference/", "book/bibliography", "book/index")  # pages that explain themselves, or list
 # names in the glossary that the text also uses in their everyday sense, or in every paragraph
-EVERYDAY = frozenset(["held out", *"""
+EVERYDAY = frozenset(
+    [
+        "held out",
+        *"""
     asynchronous batch block call chunk completion context correlation count distillation environment fluid frame frozen fused group hit
     identified key label latency latent loss measurement miss moments node padding paged parameters pass patch patches peak preempt
     profile rank request response slack span state supervised synchronisation synchronous task teacher thinking token update value
-    values verification weights work""".split()])
-SKIPPED = (nodes.title, nodes.literal, nodes.literal_block, nodes.reference, nodes.math, nodes.strong, nodes.raw, nodes.table,
-           nodes.footnote, nodes.caption,
-           nodes.citation, nodes.emphasis, addnodes.pending_xref, addnodes.download_reference)
+    values verification weights work""".split(),
+    ]
+)
+SKIPPED = (
+    nodes.title,
+    nodes.literal,
+    nodes.literal_block,
+    nodes.reference,
+    nodes.math,
+    nodes.strong,
+    nodes.raw,
+    nodes.table,
+    nodes.footnote,
+    nodes.caption,
+    nodes.citation,
+    nodes.emphasis,
+    addnodes.pending_xref,
+    addnodes.download_reference,
+)
 
 
 def _definition(term):
@@ -69,7 +88,7 @@ class Hints(SphinxPostTransform):
             self.app.workloads_terms = terms(self.env)
         known, patterns = self.app.workloads_terms
         own = {node.astext().lower() for node in self.document.findall(nodes.strong)}
-        done = {names for _, _, names in known.values() if any(name.lower() in own for name in names)}      # defined here
+        done = {names for _, _, names in known.values() if any(name.lower() in own for name in names)}  # defined here
         for paragraph in list(self.document.findall(nodes.paragraph)):
             if not _inside(paragraph, self.document):
                 for text in [t for t in paragraph.findall(nodes.Text) if not _inside(t.parent, self.document)]:
@@ -86,7 +105,7 @@ class Hints(SphinxPostTransform):
                     address = self.app.builder.get_relative_uri(docname, GLOSSARY) + "#" + target
                     link = nodes.reference("", match[0], internal=True, refuri=address, classes=["wl-term"])
                     link["wl-definition"] = definition
-                    parts[at:at + 1] = [part[:match.start()], link, part[match.end():]]
+                    parts[at : at + 1] = [part[: match.start()], link, part[match.end() :]]
                     done.add(names)
                     break
         if len(parts) > 1:
@@ -105,8 +124,9 @@ def own_references(app):
     """The translator of the pages writes the definitions of hints."""
     if app.builder.format == "html":
         translator = app.builder.get_translator_class()
-        app.registry.add_translation_handlers(nodes.reference, html=(partial(visit_reference, inherited=translator.visit_reference),
-                                                                     translator.depart_reference))
+        app.registry.add_translation_handlers(
+            nodes.reference, html=(partial(visit_reference, inherited=translator.visit_reference), translator.depart_reference)
+        )
 
 
 def page_script(app, pagename, templatename, context, doctree):

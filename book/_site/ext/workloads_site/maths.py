@@ -2,6 +2,7 @@
 
 Where npm did not deliver KaTeX, a formula is MathML alone, which browsers set by themselves: plainer, but complete.
 """
+
 import json
 import re
 import shutil
@@ -37,7 +38,7 @@ def _mathml(tex, display):
         raise RuntimeError("npm did not deliver KaTeX, and latex2mathml, which stands in for it, is not installed") from None
     try:
         return convert(tex, display="block" if display else "inline"), None
-    except Exception as error:      # it documents no class of its own for what it cannot read
+    except Exception as error:  # it documents no class of its own for what it cannot read
         return None, f"{type(error).__name__}: {error}"
 
 
@@ -88,7 +89,7 @@ def keep_together(app, doctree, docname):
             formula.parent.replace(before, nodes.Text(before[:-1]))
         if after and (found := re.match(r"[,.;:!?)\]%-]+", after)):
             formula["after"] = found[0]
-            formula.parent.replace(after, nodes.Text(after[found.end():]))
+            formula.parent.replace(after, nodes.Text(after[found.end() :]))
 
 
 def visit_inline(self, node):

@@ -2,6 +2,7 @@
 
 A row says for which groups of pages a symbol has its meaning; on which of their pages it is used is read from the pages themselves.
 """
+
 import ast
 import csv
 import re
@@ -20,16 +21,28 @@ from .wayfinding import contents
 
 ROOT = Path(__file__).parents[4]
 TABLE = ROOT / "book/reference/notation.tsv"
-GROUPS = {"ground": "The ground", "flop": "FLOP Accounting", "3.1": "3.0 and 3.1", "3.2": "3.2", "3.3": "3.3", "3.4": "3.4",
-          "3.5": "3.5", "3.6": "3.6"}
-RESTATE = ("book/workloads/3-7-fallacies", "book/workloads/3-9-summary")     # formulas of all chapters, each with the letters of its own
-GREEK = ("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega ell "
-         "Gamma Theta Lambda Xi Pi Sigma Phi Psi Omega").split()
+GROUPS = {
+    "ground": "The ground",
+    "flop": "FLOP Accounting",
+    "3.1": "3.0 and 3.1",
+    "3.2": "3.2",
+    "3.3": "3.3",
+    "3.4": "3.4",
+    "3.5": "3.5",
+    "3.6": "3.6",
+}
+RESTATE = ("book/workloads/3-7-fallacies", "book/workloads/3-9-summary")  # formulas of all chapters, each with the letters of its own
+GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega ell "
+    "Gamma Theta Lambda Xi Pi Sigma Phi Psi Omega"
+).split()
 LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") | set(GREEK)
 INDEX = re.compile(r"(?:[ijkdt]|\d)*(?:[+-]1)?")
 SUBSCRIPT = re.compile(r"_\s*(?:\\(?:text|mathrm)\s*\{([^{}]*)\}|\{((?:[^{}]|\{[^{}]*\})*)\}|(\\[A-Za-z]+|[A-Za-z0-9]))")
-SYMBOL = re.compile(r"(\\Delta(?:\{\})?\s*)?(\\(?:bar|mathcal)\s*\{?)?"
-                    r"(\\(?:" + "|".join(GREEK) + r")(?![A-Za-z])|[A-Za-z])\}?(?:⟨([^⟩]*)⟩)?")
+SYMBOL = re.compile(
+    r"(\\Delta(?:\{\})?\s*)?(\\(?:bar|mathcal)\s*\{?)?"
+    r"(\\(?:" + "|".join(GREEK) + r")(?![A-Za-z])|[A-Za-z])\}?(?:⟨([^⟩]*)⟩)?"
+)
 
 
 @dataclass(frozen=True)
@@ -37,8 +50,8 @@ class Row:
     """A symbol with its meaning in some groups of pages."""
 
     groups: tuple
-    symbol: str      # TeX
-    names: tuple     # Python: module.function(parameter), module.function, module.Class.field; or a name in the code of a page
+    symbol: str  # TeX
+    names: tuple  # Python: module.function(parameter), module.function, module.Class.field; or a name in the code of a page
     unit: str
     meaning: str
 
@@ -50,8 +63,10 @@ class Row:
 @cache
 def rows():
     with TABLE.open(encoding="utf8", newline="") as file:
-        return tuple(Row(tuple(r["groups"].split()), r["symbol"], tuple(r["names"].split()), r["unit"], r["meaning"])
-                     for r in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        return tuple(
+            Row(tuple(r["groups"].split()), r["symbol"], tuple(r["names"].split()), r["unit"], r["meaning"])
+            for r in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        )
 
 
 # ------------------------------------------------------------------------------------------------------- which symbols a formula has
@@ -65,7 +80,7 @@ def symbols(tex):
 
     def subscript(match):
         """A mark where it belongs to a letter; below a sum or a brace it is a formula of its own."""
-        before = re.search(r"(?:\\[A-Za-z]+|[A-Za-z])\}?$", match.string[:match.start()])
+        before = re.search(r"(?:\\[A-Za-z]+|[A-Za-z])\}?$", match.string[: match.start()])
         if before and before[0].strip("\\}") in LETTERS:
             return f"⟨{_plain(match[1] or match[2] or match[3])}⟩"
         found.update(symbols(match[2] or match[3] or ""))
@@ -112,12 +127,17 @@ def used(page):
             found |= {s for tex in _maths(cell.source) for s in symbols(tex)}
         elif cell.cell_type == "code":
             tree = parsed(cell.source)
-            found |= {s for text in _strings(tree) if "$" in text for tex in _maths(text) for s in symbols(tex)
-                      if "\\" in tex or len(tex) < 20}
+            found |= {
+                s for text in _strings(tree) if "$" in text for tex in _maths(text) for s in symbols(tex) if "\\" in tex or len(tex) < 20
+            }
             for call in ast.walk(tree):
                 if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in ("symbols", "Symbol") and call.args:
-                    found |= {s for text in _strings(call.args[0])
-                              for name in (text.split() if call.func.attr == "symbols" else [text]) for s in _sympy(name)}
+                    found |= {
+                        s
+                        for text in _strings(call.args[0])
+                        for name in (text.split() if call.func.attr == "symbols" else [text])
+                        for s in _sympy(name)
+                    }
     return frozenset(found)
 
 
@@ -203,7 +223,7 @@ def several():
             parts = defaultdict(list)
             for row in those:
                 parts[row.meaning.replace("; ", ", ")] += row.groups
-            by_part = sorted((sorted(map(list(GROUPS).index, found)), meaning) for meaning, found in parts.items())   # as the book goes
+            by_part = sorted((sorted(map(list(GROUPS).index, found)), meaning) for meaning, found in parts.items())  # as the book goes
             told = "; ".join(f"*{', '.join(list(GROUPS.values())[g] for g in found)}*: {meaning}" for found, meaning in by_part)
             lines.append(f"| ${those[0].symbol}$ | {told} |")
     return lines

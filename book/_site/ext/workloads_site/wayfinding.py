@@ -9,6 +9,7 @@ from typing import NamedTuple
 import yaml
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+
 from workloads import LAYERS
 
 SHOWN = ("facts", "counts", "times", "systems")

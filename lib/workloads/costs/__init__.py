@@ -1,0 +1,1 @@
+"""Costs: rent, price of tokens, and how many tries a success takes."""

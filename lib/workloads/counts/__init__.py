@@ -1,0 +1,1 @@
+"""Counts: FLOPs, bytes and tokens that follow from shapes alone."""

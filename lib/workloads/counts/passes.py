@@ -1,0 +1,129 @@
+"""One pass of a model over tokens, as the FLOPs it computes and the bytes it moves: passes add, and multiply by a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import formula, keep, nonnegative, positive
+from ..facts.formats import BF16, Formats
+from ..facts.models import Model
+from ..units import Bytes, Count, FlopCount, FlopsPerByte, Tokens
+from . import flops, memory
+from .layout import SINGLE, Layout
+from .request_tokens import Request
+
+
+@dataclass(frozen=True)
+class Pass:
+    """FLOPs (count) and bytes moved (B) of some work, over all accelerators that do it.
+
+    Example:
+        >>> Pass(6, 2) + 2 * Pass(1, 1)
+        Pass(flops=8, bytes=4)
+    """
+
+    flops: FlopCount
+    bytes: Bytes
+
+    def __post_init__(self):
+        keep(self, nonnegative, "FLOP", "flops")
+        keep(self, nonnegative, "B", "bytes")
+
+    def __add__(self, other):
+        return Pass(self.flops + other.flops, self.bytes + other.bytes)
+
+    def __mul__(self, factor):
+        return Pass(factor * self.flops, factor * self.bytes)
+
+    __rmul__ = __mul__
+
+    @property
+    def intensity(self) -> FlopsPerByte:
+        """Arithmetic intensity (FLOP/B)."""
+        return self.flops / positive(self.bytes, "bytes of a pass", "B")
+
+
+@formula
+def prefill(model: Model, request: Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE) -> Pass:
+    """The prefill of requests: new tokens computed, past ones read from the cache, one row of logits each.
+
+    Args:
+        model: a Model.
+        request: a Request, or the number of new tokens.
+        batch: equal requests.
+        formats: a `Formats`.
+        layout: a `Layout` of tensor and data parallelism.
+
+    Returns:
+        Pass: The bytes are a lower bound: weights and cache cross once, activations stay on the chips.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> prefill(model("Qwen3-8B"), Request(new=2048, output=4, past=6144)).flops
+        37110366076928
+    """
+    if not isinstance(request, Request):
+        request = Request(request, 1)
+    copies, own, cached = _split(model, batch, layout)
+    new, past = request.new, request.past
+    work = flops.forward(model, new, past, batch, head="last").total
+    weights = memory.prefill_bytes(model, new, past, own, formats.weight_bytes, formats.cache_bytes)
+    extra = (cached - 1) * memory.kv_bytes(model, new + past, own, formats.cache_bytes)
+    return Pass(work, copies * (weights + extra))
+
+
+@formula
+def decode(model: Model, context: Tokens, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE) -> Pass:
+    """One decode step: each sequence computes one token behind its context.
+
+    Args:
+        model: a Model.
+        context: tokens of each sequence cached before the step (a mean will do).
+        batch: sequences over all copies.
+        formats: a `Formats`.
+        layout: a `Layout` of tensor and data parallelism.
+
+    Returns:
+        Pass: the bytes a lower bound: each copy reads its weights once, each card the cache that it stores.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> decode(model("Qwen3-8B"), 2742, 64).bytes
+        41023531008
+    """
+    copies, own, cached = _split(model, batch, layout)
+    moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
+    cache = cached * (moved.kv_read + moved.kv_written)
+    return Pass(flops.decode_step(model, context, batch).total, copies * (moved.weights + moved.embedding_rows + cache))
+
+
+@formula
+def training_step(model: Model, tokens: Tokens, batch: Count = 1, formats: Formats = BF16, recompute: str = "nothing") -> Pass:
+    """Forward and backward pass over sequences with every weight trained, one row of logits a token; the optimizer is
+    apart.
+
+    Args:
+        model: a Model.
+        tokens: of each sequence.
+        batch: sequences.
+        formats: a `Formats`.
+        recompute: activation checkpointing of whole layers: "nothing": every activation was kept; "layers": each
+            layer's forward runs once more; "stop early": the same, but a layer stops once its last kept input exists:
+            its down projection is not repeated.
+
+    Returns:
+        Pass: The bytes are a lower bound: weights are read forward and backward, gradients of their size written once.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> training_step(model("Qwen3-8B"), 8192).flops
+        431367993163776
+    """
+    moved = 3 * memory.weight_bytes(model, formats.weight_bytes)
+    return Pass(flops.training(model, tokens, batch, recompute=recompute).total, moved)
+
+
+def _split(model, batch, layout):
+    """Copies of the weights, sequences of each, and how often a copy's cards store a sequence's cache."""
+    copies = layout.only("tensor", "data").data
+    return copies, batch if copies == 1 else batch / copies, layout.kv_copies(model)

@@ -1,0 +1,101 @@
+"""Facts about accelerators: memory, memory bandwidth and dense peak rates, each a row of data/hardware.tsv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+
+from ..checks import keep, one_of, positive
+from ..units import Bytes, BytesPerSecond, FlopsPerSecond
+from .tables import base_value, table
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One accelerator.
+
+    Attributes:
+        name: as the table or its user writes it.
+        memory_bytes: in B.
+        bandwidth: memory bandwidth (B/s).
+        peaks: dense FLOP/s by precision.
+        label: the memory size as it is sold.
+        source: the documents behind the numbers.
+
+    Assumptions:
+        peaks are dense. A vendor's figure "with sparsity" is twice the dense one and stands in the table only. The
+        label is read in powers of ten; drivers of cards with stacked memory report about 7% more, so what fits here
+        fits the card.
+
+    Raises:
+        ValueError: for a number that is not finite and above 0.
+    """
+
+    name: str
+    memory_bytes: Bytes
+    bandwidth: BytesPerSecond
+    peaks: MappingProxyType = field(hash=False)
+    label: str = ""
+    source: str = ""
+
+    def __post_init__(self):
+        keep(self, positive, "B", "memory_bytes")
+        keep(self, positive, "B/s", "bandwidth")
+        peaks = {precision: positive(peak, f"peaks[{precision!r}]", "FLOP/s") for precision, peak in self.peaks.items()}
+        object.__setattr__(self, "peaks", MappingProxyType(peaks))
+
+    def peak(self, precision: str = "bf16") -> FlopsPerSecond:
+        """Dense peak rate (FLOP/s) at a precision: "fp32", "tf32", "bf16", "fp16", "fp8", "fp4" where the card has it.
+
+        Args:
+            precision: "fp32", "tf32", "bf16", "fp16", "fp8" or "fp4".
+
+        Example:
+            >>> accelerator("H100 SXM").peak("bf16")
+            989400000000000
+        """
+        return self.peaks[one_of(precision, f"precision of {self.name}", tuple(self.peaks))]
+
+
+@cache
+def _accelerators():
+    cards = {}
+    for row in table("hardware"):
+        cards.setdefault(row["item"], []).append(row)
+    return {name: _accelerator(name, rows) for name, rows in cards.items()}
+
+
+def _accelerator(name, rows):
+    only = {row["quantity"]: row for row in rows}
+    peaks = {row["precision"]: base_value(row) for row in rows if row["quantity"] == "peak" and row["sparsity"] == "dense"}
+    label = f"{only['memory']['value']} {only['memory']['unit']}"
+    source = "; ".join(dict.fromkeys(row["document"] for row in rows))
+    return Accelerator(name, base_value(only["memory"]), base_value(only["bandwidth"]), peaks, label, source)
+
+
+def accelerators() -> dict[str, Accelerator]:
+    """All accelerators of the table, by name.
+
+    Example:
+        >>> sorted(accelerators())
+        ['A100 80GB', 'B200', 'H100 SXM', 'H200', 'H800', 'RTX PRO 6000 Blackwell Workstation']
+    """
+    return dict(_accelerators())
+
+
+def accelerator(name: str) -> Accelerator:
+    """One accelerator of the table.
+
+    Args:
+        name: as the table writes it.
+
+    Raises:
+        ValueError: for an unknown name; the message lists the known ones.
+
+    Example:
+        >>> card = accelerator("RTX PRO 6000 Blackwell Workstation")
+        >>> card.memory_bytes, card.bandwidth, card.label
+        (96000000000, 1792000000000, '96 GB')
+    """
+    return _accelerators()[one_of(name, "accelerator", tuple(_accelerators()))]

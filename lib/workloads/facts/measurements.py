@@ -1,0 +1,47 @@
+"""Published measurements that the book compares its formulas with, each a row of data/measurements.tsv."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import one_of
+from .tables import base_value, table
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One published value: what was measured, how much (in the library's own units, and as printed), and where."""
+
+    item: str
+    quantity: str
+    value: float
+    printed: str
+    document: str
+    place: str
+    seen: str
+    note: str
+
+
+def _measurement(value, unit, **row):
+    return Measurement(value=base_value({"value": value, "unit": unit}), printed=f"{value} {unit}", **row)
+
+
+def measurements(item: str) -> dict[str, Measurement]:
+    """All measurements of one item, by quantity.
+
+    Args:
+        item: for example "NeMo RL v0.3, GRPO, Llama-3.1-8B".
+
+    Returns:
+        Dictionary, quantity to Measurement; percentages as fractions.
+
+    Raises:
+        ValueError: for an unknown item; the message lists the known ones.
+
+    Example:
+        >>> {name: found.value for name, found in measurements("DeepSeek-V2 against DeepSeek-67B").items()}
+        {'generation throughput': 5.76, 'KV cache saved': 0.933, 'KV bytes per value': 0.75}
+    """
+    rows = [_measurement(**row) for row in table("measurements")]
+    one_of(item, "item", tuple(dict.fromkeys(row.item for row in rows)))
+    return {row.quantity: row for row in rows if row.item == item}

@@ -1,0 +1,518 @@
+"""What arrives when: time windows with a rate and a joint distribution of lengths, arrival processes, and a mix of clients.
+
+Every random process takes a seed and draws from its own `random.Random`, so a page shows the same load in every build.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+from typing import NamedTuple
+
+from ..checks import between, finite, formula, nonnegative, positive, whole
+from ..counts.request_tokens import Request, decode_steps, mean_decode_context
+from ..numeric import Number, total
+from ..units import Count, PerSecond, Seconds, Tokens
+
+
+@dataclass(frozen=True)
+class Window:
+    """A time window with a constant request rate and mix.
+
+    The mix is a joint distribution: the lengths of a request belong together and cannot be drawn apart.
+
+    Attributes:
+        seconds: in s.
+        rate: in requests/s.
+        mix: pairs of a `Request` and its weight, a whole number, so that shares stay exact.
+    """
+
+    seconds: Seconds
+    rate: PerSecond
+    mix: tuple
+
+    def __post_init__(self):
+        nonnegative(self.seconds, "seconds", "s")
+        nonnegative(self.rate, "rate", "requests/s")
+        weights = [whole(weight, "weight of a request type", "") for _, weight in self.mix]
+        positive(sum(weights), "sum of the weights of the mix")
+
+
+@formula
+def mix_mean(window: Window, of: Callable[[Request], Number]) -> Number:
+    """Mean of ``of(request)`` over the mix of a window (in its unit), exact where its values are whole (a Fraction).
+
+    Equation:
+        sum of weight x of(request) / sum of weights.
+
+    Args:
+        window: a Window.
+        of: a function of a Request.
+
+    Example:
+        >>> print(mix_mean(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))), lambda r: r.new))
+        37376/5
+    """
+    return total(weight * Fraction(of(request)) for request, weight in window.mix) / sum(weight for _, weight in window.mix)
+
+
+@formula
+def input_rate(window: Window) -> PerSecond:
+    """New input tokens that arrive per second in a window (tokens/s).
+
+    Equation:
+        rate x mean P.
+
+    Args:
+        window: a Window.
+
+    Example:
+        >>> input_rate(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))))
+        29900.8
+    """
+    return float(window.rate * mix_mean(window, lambda r: r.new))
+
+
+@formula
+def step_rate(window: Window) -> PerSecond:
+    """Decode steps that arrive per second in a window (request steps/s).
+
+    Equation:
+        rate x mean (G - 1).
+
+    Args:
+        window: a Window.
+
+    Example:
+        >>> step_rate(Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9))))
+        7471.2
+    """
+    return float(window.rate * mix_mean(window, decode_steps))
+
+
+@formula
+def mean_step_context(window: Window) -> Tokens:
+    """Mean context over all decode steps of a window (tokens): each request counts with its number of steps.
+
+    Equation:
+        mean of (G - 1) x (mean context of the request) / mean of (G - 1).
+
+    Args:
+        window: a Window.
+
+    Raises:
+        ValueError: for a mix without a decode step.
+
+    Example:
+        >>> round(mean_step_context(Window(120, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 1)))), 2)
+        2741.77
+    """
+    context = mix_mean(window, lambda r: decode_steps(r) * mean_decode_context(r) if decode_steps(r) else 0)
+    return float(context / positive(mix_mean(window, decode_steps), "decode steps of the mix", "steps/request"))
+
+
+@formula
+def overall_mean(windows: Sequence[Window], of: Callable[[Request], Number]) -> Number:
+    """Mean of ``of(request)`` over all requests of several windows (in its unit): each window counts with its number of
+    requests.
+
+    Equation:
+        sum of rate x seconds x mean / sum of rate x seconds.
+
+    Args:
+        windows: Windows, in order of time.
+        of: a function of a Request.
+
+    Example:
+        >>> first = Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1)))
+        >>> second = Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9)))
+        >>> overall_mean([first, second], lambda r: r.new)
+        4608.0
+    """
+    requests = [Fraction(w.rate) * Fraction(w.seconds) for w in windows]
+    positive(sum(requests), "requests in the windows")
+    return float(sum(n * mix_mean(w, of) for n, w in zip(requests, windows)) / sum(requests))
+
+
+class Arrival(NamedTuple):
+    """One request at its ``time`` (s), and the name of the client that sent it."""
+
+    time: Seconds
+    request: Request
+    client: str = ""
+
+
+def _expected(rate, seconds):
+    """Requests to expect in a span (a float); a list of more than a hundred million of them would not end."""
+    rate, seconds = float(nonnegative(rate, "rate", "requests/s")), float(nonnegative(seconds, "seconds", "s"))
+    return between(rate * seconds, 0, 10**8, "rate x seconds", "requests")
+
+
+def _variation(cv):
+    """A coefficient of variation for which Gamma gaps can be drawn: beyond these the draws run out of digits, or never
+    end.
+    """
+    return float(between(cv, 1e-4, 1000, "cv"))
+
+
+@formula
+def uniform_times(rate: PerSecond, seconds: Seconds, start: Seconds = 0) -> list[Seconds]:
+    """Arrival times at equal distances (s), the first at ``start``: rate x seconds of them, rounded.
+
+    Equation:
+        t_i = start + i / rate.
+
+    Args:
+        rate: in requests/s.
+        seconds: length of the span.
+        start: in s.
+
+    Example:
+        >>> uniform_times(4, 1)
+        [0.0, 0.25, 0.5, 0.75]
+    """
+    count, rate, start = round(_expected(rate, seconds)), nonnegative(rate, "rate", "requests/s"), finite(start, "start", "s")
+    return [start + i / rate for i in range(count)]
+
+
+@formula
+def poisson_times(rate: PerSecond, seconds: Seconds, seed: int | str, start: Seconds = 0) -> list[Seconds]:
+    """Arrival times of a Poisson process (s): independent exponential gaps of mean 1/rate, which vary as much as their
+    mean.
+
+    Args:
+        rate: in requests/s.
+        seconds: length of the span.
+        seed: of the draws.
+        start: in s.
+
+    Example:
+        >>> 3800 < len(poisson_times(4, 1000, seed=1)) < 4200
+        True
+    """
+    return gamma_times(rate, 1, seconds, seed, start)
+
+
+@formula
+def renewal_times(spans: Sequence[Sequence[Seconds]], cv: Number, seed: int | str, start: Seconds = 0) -> list[list[Seconds]]:
+    """Arrival times (s) of one source with Gamma gaps through spans of time in a row: a list for each span.
+
+    The gaps are independent in *operational time*, which counts expected requests: it runs at the rate of the moment
+    and stands still where the rate is 0. So a gap that begins in one span ends in a later one, and nothing restarts in
+    between. The first is what remains of a gap at a moment chosen at random (of a gap in proportion to its length, a
+    uniform share): with that, any stretch holds rate x seconds requests on average, however short it is and however
+    bursty the source.
+
+    Equation:
+        operational time = sum of rate x seconds; gaps there of shape 1/cv^2 and mean 1.
+
+    Args:
+        spans: pairs of seconds (s) and rate (requests/s).
+        cv: coefficient of variation of the gaps.
+        seed: of the draws.
+        start: in s.
+
+    Source:
+        kleinrock1975queueing, for what remains of a gap.
+
+    Example:
+        >>> [len(times) for times in renewal_times([(60, 4), (60, 0), (60, 1)], cv=0.01, seed=1)]
+        [240, 0, 60]
+    """
+    shape, rng = 1 / _variation(cv) ** 2, random.Random(seed)
+    gap = lambda: rng.gammavariate(shape, 1 / shape)
+    ahead = gap() if cv == 1 else rng.random() * rng.gammavariate(shape + 1, 1 / shape)  # exponential gaps remember nothing
+    begin, drawn = float(finite(start, "start", "s")), []
+    for seconds, rate in spans:
+        room, times = _expected(rate, seconds), []
+        while ahead < room:
+            times.append(begin + ahead / float(rate))
+            ahead += gap()
+        begin, ahead = begin + float(seconds), ahead - room
+        drawn.append(times)
+    return drawn
+
+
+@formula
+def gamma_times(rate: PerSecond, cv: Number, seconds: Seconds, seed: int | str, start: Seconds = 0) -> list[Seconds]:
+    """Arrival times with independent Gamma gaps of mean 1/rate (s), of a source that has been sending for long.
+
+    Equation:
+        gaps of shape 1/cv^2 and scale cv^2/rate; the first is what remains of one, see `renewal_times`.
+
+    Args:
+        rate: in requests/s.
+        cv: coefficient of variation of the gaps: 1 is the Poisson process, above it arrivals cluster, as in production
+            traces, below it they are more even.
+        seconds: length of the span.
+        seed: of the draws.
+        start: in s.
+
+    Source:
+        wang2025burstgpt, xiang2025servegen, for the shape.
+
+    Example:
+        >>> 1.8 < gap_cv(gamma_times(4, 2, 10000, seed=1)) < 2.2
+        True
+    """
+    return renewal_times([(seconds, positive(rate, "rate", "requests/s"))], cv, seed, start)[0]
+
+
+@formula
+def on_off_times(
+    rate: PerSecond, on: Seconds, off: Seconds, seconds: Seconds, seed: int | str | None = None, start: Seconds = 0
+) -> list[Seconds]:
+    """Arrival times of a source that sends for a spell, is silent for another, and so on (s).
+
+    One stream runs through all spells and stands still in between, so spells shorter than a gap keep the rate too.
+
+    Equation:
+        mean rate over whole periods = rate x on/(on + off).
+
+    Args:
+        rate: while it sends (requests/s).
+        on: lengths of the spells (s).
+        off: lengths of the spells (s).
+        seconds: length of the span.
+        seed: with one the stream is Poisson, without one evenly spaced.
+        start: in s.
+
+    Example:
+        >>> on_off_times(2, on=1, off=2, seconds=5)
+        [0.0, 0.5, 3.0, 3.5]
+    """
+    rate, on, off = float(positive(rate, "rate", "requests/s")), float(positive(on, "on", "s")), float(nonnegative(off, "off", "s"))
+    period, seconds, start = finite(on + off, "on + off", "s"), float(nonnegative(seconds, "seconds", "s")), finite(start, "start", "s")
+    sending = (seconds - seconds % period) * (on / period) + min(on, seconds % period)
+    held = positive(rate * on, "rate x on", "requests/spell")
+    expected = _expected(rate, sending)
+    stream = uniform_times(1, expected) if seed is None else poisson_times(1, expected, seed)
+    return [start + spell * period + into / rate for spell, into in (divmod(t, held) for t in stream)]
+
+
+@formula
+def replayed_times(times: Sequence[Seconds]) -> list[Seconds]:
+    """A recorded list of arrival times (s), checked.
+
+    Args:
+        times: in s.
+
+    Raises:
+        ValueError: for a time that is not finite, negative or before its predecessor.
+
+    Example:
+        >>> replayed_times([0, 0.25, 0.25])
+        [0, 0.25, 0.25]
+    """
+    times = [nonnegative(t, "arrival time", "s") for t in times]
+    for before, after in pairwise(times):
+        if after < before:
+            raise ValueError(f"arrival times (s) must be in order, got {after!r} after {before!r}")
+    return times
+
+
+@formula
+def interleaved(windows: Sequence[Window]) -> list[Arrival]:
+    """Arrivals of several windows in a row, evenly spaced, types in turn by their weights: exact counts, no randomness.
+
+    Args:
+        windows: each with a mix: weights 9 and 1 give nine of the first type, then one of the second, and again.
+
+    Returns:
+        List of Arrival.
+
+    Example:
+        >>> a, b = Request(8192, 256), Request(1024, 2048)
+        >>> [x.request is a for x in interleaved([Window(1, 4, ((a, 3), (b, 1)))])]
+        [True, True, True, False]
+    """
+    arrivals, start = [], 0
+    for window in windows:
+        turn = [request for request, weight in window.mix for _ in range(weight)]
+        times = uniform_times(window.rate, window.seconds, start)
+        arrivals += [Arrival(t, turn[i % len(turn)]) for i, t in enumerate(times)]
+        start += window.seconds
+    return arrivals
+
+
+@formula
+def sampled(window: Window, times: Sequence[Seconds], seed: int | str, client: str = "") -> list[Arrival]:
+    """Arrivals at the given times with types drawn from the mix of the window, whole requests at a time.
+
+    Args:
+        window: a Window.
+        times: in s.
+        seed: of the draws: the types have a stream of their own, so the seed of the times may be used again without
+            tying long requests to long gaps.
+        client: name of the sender.
+
+    Returns:
+        List of Arrival.
+
+    Example:
+        >>> mix = ((Request(8192, 256), 9), (Request(1024, 2048), 1))
+        >>> 870 < sum(x.request.new == 8192 for x in sampled(Window(60, 4, mix), [0.0] * 1000, seed=1)) < 930
+        True
+    """
+    requests, weights = zip(*window.mix)
+    times = [finite(t, "arrival time", "s") for t in times]
+    return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
+
+
+@formula
+def random_arrivals(windows: Sequence[Window], cv: Number, seed: int | str, client: str = "") -> list[Arrival]:
+    """Arrivals of one source with Gamma gaps through windows in a row, each request drawn from the mix of its window.
+
+    Args:
+        windows: Windows, in order of time.
+        cv: coefficient of variation of the gaps, see `renewal_times`.
+        seed: of the draws.
+        client: name of the sender.
+
+    Returns:
+        List of Arrival.
+
+    Example:
+        >>> mix = ((Request(500, 300), 1),)
+        >>> [a.time < 60 for a in random_arrivals([Window(60, 0, mix), Window(60, 1, mix)], cv=3, seed=1)][:2]
+        [False, False]
+    """
+    windows = list(windows)
+    streams = renewal_times([(w.seconds, w.rate) for w in windows], cv, seed)
+    return [a for k, (w, times) in enumerate(zip(windows, streams)) for a in sampled(w, times, f"{seed}/{k}", client)]
+
+
+@dataclass(frozen=True)
+class Client:
+    """A source of requests with a stable shape and a rate of its own that moves from window to window.
+
+    Attributes:
+        name: as the table or its user writes it.
+        mix: pairs of a `Request` and its weight, a whole number, so that shares stay exact.
+        rates: one a window (requests/s).
+        cv: coefficient of variation of the gaps between its requests.
+    """
+
+    name: str
+    mix: tuple
+    rates: tuple
+    cv: float = 1.0
+
+    def __post_init__(self):
+        for rate in self.rates:
+            Window(0, rate, self.mix)
+        _variation(self.cv)
+
+
+@formula
+def client_arrivals(clients: Sequence[Client], seconds: Seconds, seed: int | str) -> list[Arrival]:
+    """Arrivals of several clients over windows of ``seconds`` each, merged in time.
+
+    Each client is generated apart, with its own rate, burstiness and mix, and the streams are superposed: the overall
+    mix then shifts with the composition of clients even where no client changes its shape. A client's gaps run on from
+    window to window, and each window holds rate x seconds of its requests on average; where its rate is 0 it is silent.
+
+    Args:
+        clients: Clients.
+        seconds: length of each window (s).
+        seed: of the draws.
+
+    Returns:
+        List of Arrival.
+
+    Source:
+        xiang2025servegen, for the composition by client.
+
+    Example:
+        >>> chat = Client("chat", ((Request(500, 300), 1),), rates=(1.0, 2.0))
+        >>> [a.client for a in client_arrivals([chat], 60, seed=1)][:2]
+        ['chat', 'chat']
+    """
+    arrivals = []
+    for client in clients:
+        windows = [Window(seconds, rate, client.mix) for rate in client.rates]
+        arrivals += random_arrivals(windows, client.cv, f"{seed}/{client.name}", client.name)
+    return sorted(arrivals, key=lambda a: a.time)
+
+
+@formula
+def windows_of(clients: Sequence[Client], seconds: Seconds) -> list[Window]:
+    """The windows that a set of clients adds up to: rates summed, mixes weighted by the clients' rates.
+
+    Args:
+        clients: Clients.
+        seconds: length of each window (s). Rates count as the decimals they are written as, so the weights come out
+            whole.
+
+    Returns:
+        List of Window.
+
+    Raises:
+        ValueError: where clients differ in the number of windows, or all are silent in one.
+
+    Example:
+        >>> a, b = Request(8192, 256), Request(1024, 2048)
+        >>> docs, essays = Client("docs", ((a, 1),), (3.6, 0.4)), Client("essays", ((b, 1),), (0.4, 3.6))
+        >>> [round(step_rate(w), 1) for w in windows_of([docs, essays], 60)]
+        [1736.8, 7471.2]
+    """
+    windows = []
+    for rates in zip(*(c.rates for c in clients), strict=True):
+        shares = [
+            (request, Fraction(str(rate)) * weight / sum(w for _, w in c.mix))
+            for c, rate in zip(clients, rates)
+            for request, weight in c.mix
+        ]
+        rate = positive(sum(share for _, share in shares), "sum of the clients' rates", "requests/s")
+        unit = lcm(*((share / rate).denominator for _, share in shares))
+        windows.append(Window(seconds, float(rate), tuple((request, int(share / rate * unit)) for request, share in shares if share)))
+    return windows
+
+
+@formula
+def gap_cv(times: Sequence[Seconds]) -> Number:
+    """Coefficient of variation of the gaps between arrivals (a ratio): 0 even, 1 Poisson, above 1 bursty.
+
+    Equation:
+        standard deviation of the gaps / their mean.
+
+    Args:
+        times: in s.
+
+    Raises:
+        ValueError: for fewer than three arrivals, or all at one time.
+
+    Example:
+        >>> gap_cv([0, 1, 2, 3]), round(gap_cv([0, 0, 0, 3]), 3)
+        (0.0, 1.414)
+    """
+    gaps = [finite(b - a, "gap", "s") for a, b in pairwise(times)]
+    if len(gaps) < 2 or sum(gaps) <= 0:
+        raise ValueError(f"times must hold at least 3 arrivals at different times, got {len(times)}")
+    mean = total(gaps) / len(gaps)
+    return (total((g - mean) ** 2 for g in gaps) / len(gaps)) ** 0.5 / mean
+
+
+@formula
+def counts(times: Sequence[Seconds], seconds: Seconds, bins: Count) -> list[Count]:
+    """Arrivals (count) in each of ``bins`` equal parts of [0, seconds).
+
+    Args:
+        times: those outside are left out (s).
+        seconds: length of the span.
+        bins: how many parts.
+
+    Example:
+        >>> counts([0, 0.25, 1.5], seconds=2, bins=2)
+        [2, 1]
+    """
+    held = [0] * whole(bins, "bins", "", 1)
+    positive(seconds, "seconds", "s")
+    for t in times:
+        if 0 <= finite(t, "arrival time", "s") < seconds:
+            held[int(t / seconds * bins)] += 1
+    return held

@@ -1,0 +1,333 @@
+"""What a user, an operator and a capacity plan measure: intervals between events, ranks, goodput, and state held over time.
+
+All times are seconds on one clock; all state is bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from ..checks import finite, formula, fraction, keep, nonnegative, positive, some, whole
+from ..numeric import Number, ceil, total
+from ..units import Count, PerSecond, Seconds, Share, Tokens
+
+
+def _interval(start, end, names):
+    finite(start, names[0], "s"), finite(end, names[1], "s")
+    return nonnegative(end - start, f"time from {names[0]} to {names[1]}", "s")
+
+
+@formula
+def ttft(arrival: Seconds, first: Seconds) -> Seconds:
+    """Time to first token (s).
+
+    Equation:
+        T_TTFT = t_1 - t_a.
+
+    Args:
+        arrival: t_a (s).
+        first: t_1, when the first token is returned (s).
+
+    Raises:
+        ValueError: for a first token before the arrival.
+
+    Example:
+        >>> ttft(2.0, 2.75)
+        0.75
+    """
+    return _interval(arrival, first, ("arrival", "first token"))
+
+
+@formula
+def request_seconds(arrival: Seconds, last: Seconds) -> Seconds:
+    """Time of the whole request (s).
+
+    Equation:
+        T_request = t_G - t_a.
+
+    Args:
+        arrival: t_a (s).
+        last: t_G, when the last token is returned (s).
+
+    Raises:
+        ValueError: for a last token before the arrival.
+
+    Example:
+        >>> request_seconds(2.0, 6.75)
+        4.75
+    """
+    return _interval(arrival, last, ("arrival", "last token"))
+
+
+@formula
+def mean_token_interval(first: Seconds, last: Seconds, output: Tokens) -> Number:
+    """Mean time between returned tokens (s/token).
+
+    Equation:
+        (t_G - t_1)/(G - 1).
+
+    Args:
+        first: t_1 (s).
+        last: t_G (s).
+        output: G (tokens).
+
+    Raises:
+        ValueError: at G = 1: a single token has no interval, and 0 would be a false pace.
+
+    Example:
+        >>> mean_token_interval(2.75, 6.75, 5)
+        1.0
+    """
+    whole(output, "output", "tokens")
+    if output < 2:
+        raise ValueError(f"output (tokens) must be at least 2 for an interval between tokens to exist, got {output!r}")
+    return _interval(first, last, ("first token", "last token")) / (output - 1)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Timestamps of one request (s), in the order in which they happen, and the tokens it returned.
+
+    Attributes:
+        arrival: when the request comes in (s).
+        scheduled: leaves the queue.
+        prepared: input tokenised and in device memory.
+        computed: first token exists.
+        first: first token at the client.
+        last: last token at the client.
+        output: tokens returned.
+
+    Raises:
+        ValueError: where one lies before its predecessor.
+    """
+
+    arrival: Seconds
+    scheduled: Seconds
+    prepared: float
+    computed: float
+    first: Seconds
+    last: Seconds
+    output: int
+
+    def __post_init__(self):
+        keep(self, whole, "tokens", "output", least=1)
+        names = ("arrival", "scheduled", "prepared", "computed", "first", "last")
+        keep(self, finite, "s", *names)
+        for before, after in pairwise(names):
+            _interval(getattr(self, before), getattr(self, after), (before, after))
+
+
+@formula
+def ttft_stages(events: Events) -> dict[str, Seconds]:
+    """The four stages whose times add up to the TTFT (s), as a dict: queueing, preparation, computation, return.
+
+    Args:
+        events: the request's Events.
+
+    Example:
+        >>> ttft_stages(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9))
+        {'queueing': 1.5, 'preparation': 0.25, 'computation': 0.5, 'return': 0.25}
+    """
+    marks = (events.arrival, events.scheduled, events.prepared, events.computed, events.first)
+    return {name: end - start for name, start, end in zip(("queueing", "preparation", "computation", "return"), marks, marks[1:])}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tokens that reach the client together at one ``time`` (s)."""
+
+    time: Seconds
+    tokens: int
+
+    def __post_init__(self):
+        keep(self, finite, "s", "time")
+        keep(self, whole, "", "tokens", least=1)
+
+
+def _in_order(chunks):
+    chunks = some(chunks, "chunks", "chunk")
+    for before, after in pairwise(chunks):
+        _interval(before.time, after.time, ("a chunk", "the next chunk"))
+    return chunks
+
+
+@formula
+def chunk_intervals(chunks: Sequence[Chunk]) -> list[Seconds]:
+    """Times between successive chunks (s): what a reader of the stream feels; one fewer than there are chunks.
+
+    Args:
+        chunks: in order of time.
+
+    Raises:
+        ValueError: for no chunk, or chunks out of order.
+
+    Example:
+        >>> chunk_intervals([Chunk(1.0, 1), Chunk(1.5, 8), Chunk(2.5, 8)])
+        [0.5, 1.0]
+    """
+    chunks = _in_order(chunks)
+    return [after.time - before.time for before, after in pairwise(chunks)]
+
+
+@formula
+def time_of_token(chunks: Sequence[Chunk], index: Count) -> Seconds:
+    """Time at which a token has reached the client (s).
+
+    Args:
+        chunks: in order of time.
+        index: of the token, from 1. Behind h hidden reasoning tokens, token 1 is the first internal one and token h + 1
+            the first visible one.
+
+    Raises:
+        ValueError: if the stream ends before that token.
+
+    Example:
+        >>> time_of_token([Chunk(1.0, 1), Chunk(1.5, 8), Chunk(2.5, 8)], 10)
+        2.5
+    """
+    whole(index, "index", "", 1)
+    seen = 0
+    for chunk in _in_order(chunks):
+        seen += chunk.tokens
+        if seen >= index:
+            return chunk.time
+    raise ValueError(f"index must be at most {seen}, the tokens in the stream, got {index!r}")
+
+
+@formula
+def rank(count: Count, q: Share) -> Count:
+    """Nearest rank of the q-quantile among sorted observations, counted from 1.
+
+    Equation:
+        ceil(q count).
+
+    Args:
+        count: of observations.
+        q: in (0, 1], taken as the decimal it is written as: 0.95 of 480 is 456 exactly, and no rounding error can push
+            it to 457.
+
+    Example:
+        >>> rank(4, 0.95), rank(480, 0.95), rank(100, 0.07)
+        (4, 456, 7)
+    """
+    whole(count, "count", "observations", 1)
+    return ceil(Fraction(str(fraction(q, "q"))) * int(count))
+
+
+@formula
+def nearest_rank(values: Sequence[Number], q: Share) -> Number:
+    """The q-quantile of the values by nearest rank (in their unit): always one of the values, never between two.
+
+    Args:
+        values: at least one.
+        q: in (0, 1], see `rank`.
+
+    Example:
+        >>> nearest_rank([3.0, 1.0, 9.0, 2.0], 0.95), nearest_rank([3.0, 1.0, 9.0, 2.0], 0.5)
+        (9.0, 2.0)
+    """
+    values = sorted(finite(v, "value") for v in some(values, "values", "observation"))
+    return values[rank(len(values), q) - 1]
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Deadlines of a request (s, s/token); one that is None is not asked for."""
+
+    ttft: float | None = None
+    token_interval: float | None = None
+    request: float | None = None
+
+    def __post_init__(self):
+        for name, unit in (("ttft", "s"), ("token_interval", "s/token"), ("request", "s")):
+            keep(self, nonnegative, unit, name, unknown=True)
+
+
+@formula
+def meets(events: Events, objectives: Objectives) -> bool:
+    """Whether a request keeps every deadline; a pace is not asked of a request with a single token.
+
+    Args:
+        events: the request's Events.
+        objectives: Objectives.
+
+    Example:
+        >>> meets(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9), Objectives(ttft=2.5, token_interval=0.2))
+        False
+    """
+    held = [
+        (objectives.ttft, lambda: ttft(events.arrival, events.first)),
+        (objectives.request, lambda: request_seconds(events.arrival, events.last)),
+    ]
+    if events.output > 1:
+        held.append((objectives.token_interval, lambda: mean_token_interval(events.first, events.last, events.output)))
+    return all(limit is None or spent() <= limit for limit, spent in held)
+
+
+@formula
+def goodput(requests: Sequence[Events], objectives: Objectives, seconds: Seconds, accepted: Sequence[bool] | None = None) -> PerSecond:
+    """Requests per second that keep every deadline and pass the quality check (requests/s).
+
+    Equation:
+        number of requests that meet the objectives and are accepted / seconds.
+
+    Args:
+        requests: their Events.
+        objectives: Objectives.
+        seconds: the span (s).
+        accepted: of each request, whether its result passed; without it every finished request counts as passed.
+
+    Assumptions:
+        Late and wrong results count as nothing, not as a part.
+
+    Example:
+        >>> goodput([Events(0, 0, 0, 1, 1, 2, 5), Events(0, 3, 3, 4, 4, 5, 5)], Objectives(ttft=2), seconds=10)
+        0.1
+    """
+    requests = list(requests)
+    accepted = [True] * len(requests) if accepted is None else list(accepted)
+    if len(accepted) != len(requests):
+        raise ValueError(f"accepted must hold one verdict per request ({len(requests)}), got {len(accepted)}")
+    return sum(bool(ok) and meets(e, objectives) for e, ok in zip(requests, accepted)) / positive(seconds, "seconds", "s")
+
+
+@formula
+def state_area(segments: Sequence[Sequence[Number]]) -> Number:
+    """State held over time (byte s).
+
+    Equation:
+        A_M = integral of M(t) dt, here the sum of bytes x seconds over constant segments.
+
+    Args:
+        segments: pairs of bytes held and seconds.
+
+    Example:
+        >>> state_area([(2**30, 10)]) / 2**30
+        10.0
+    """
+    return total(nonnegative(held, "bytes", "B") * nonnegative(seconds, "seconds", "s") for held, seconds in segments)
+
+
+@formula
+def little_occupancy(rate: PerSecond, seconds: Seconds, each: Number = 1) -> Number:
+    """Mean amount present in steady state (requests if each = 1, bytes if each is bytes per request): Little's law.
+
+    Equation:
+        lambda x tau x M_0.
+
+    Args:
+        rate: lambda (1/s).
+        seconds: tau, mean stay (s).
+        each: M_0.
+
+    Assumptions:
+        Any arrival process, any order of service; long-run means of a system that is stable.
+
+    Example:
+        >>> little_occupancy(2, 10), little_occupancy(2, 10, each=2**30) / 2**30
+        (20, 20.0)
+    """
+    return nonnegative(rate, "rate", "1/s") * nonnegative(seconds, "seconds", "s") * nonnegative(each, "each")

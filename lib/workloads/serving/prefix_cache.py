@@ -1,0 +1,306 @@
+"""Reused prefixes: what a call finds in the cache, what it must compute, where an edit falls, branches, retrieval, the recorded runs.
+
+A call whose input splits into hit K and miss P is a `Request` with ``past`` K and ``new`` P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from .. import checks
+from ..counts import flops, memory
+from ..counts.request_tokens import Request, decode_steps, end_context
+from ..facts.models import Model
+from ..facts.tables import table
+from ..numeric import Number, minimum, total
+from ..units import Bytes, BytesPerToken, Count, FlopCount, Seconds, Tokens
+
+
+@checks.formula
+def split(input_tokens: Tokens, kept: Tokens, output: Tokens = 1, block_size: Tokens = 1) -> Request:
+    """The call that a given input makes when its first ``kept`` tokens have their KV in the cache, a `Request`.
+
+    Equation:
+        K = floor(min(kept, I - 1) / b) b and P = I - K: whole blocks are found, and at least one token is computed, for
+        without a row of its own the call would have nothing to predict from.
+
+    Args:
+        input_tokens: I, whole number >= 1.
+        kept: tokens >= 0 that agree with an earlier call from the start on.
+        output: tokens to return.
+        block_size: b, of the cache (tokens).
+
+    Raises:
+        ValueError: for other counts.
+
+    Source:
+        vLLM prefix caching (block 16 is its default).
+
+    Example:
+        >>> split(1443, kept=1405, output=1016, block_size=16)
+        Request(new=51, output=1016, past=1392)
+    """
+    checks.whole(input_tokens, "input_tokens", "tokens", least=1)
+    checks.whole(block_size, "block_size", "tokens", least=1)
+    hit = minimum(checks.whole(kept, "kept", "tokens"), input_tokens - 1) // block_size * block_size
+    return Request(new=input_tokens - hit, output=output, past=hit)
+
+
+@checks.formula
+def common_prefix(before: Sequence[Any], after: Sequence[Any]) -> Count:
+    """Number of leading tokens that two sequences share.
+
+    Args:
+        before: a sequence of tokens.
+        after: another.
+
+    Example:
+        >>> common_prefix([7, 1, 9, 4], [7, 1, 8, 4])
+        2
+    """
+    return next((i for i, (a, b) in enumerate(zip(before, after)) if a != b), min(len(before), len(after)))
+
+
+@checks.formula
+def edited(context: Tokens, position: Tokens, removed: Tokens = 0, inserted: Tokens = 0, block_size: Tokens = 1) -> Request:
+    """The call that follows an edit of a cached context: a `Request` that returns one token.
+
+    Equation:
+        kept = position - 1; input = context - removed + inserted. Everything from the edit on is computed again,
+        changed or not, because each later representation has read the changed ones. Appending is an edit at position
+        context + 1.
+
+    Args:
+        context: tokens.
+        position: of the first changed token, from 1.
+        removed: tokens.
+        inserted: tokens.
+        block_size: b, of the cache (tokens).
+
+    Raises:
+        ValueError: when the edit does not fit the context or nothing is left.
+
+    Example:
+        >>> edited(2000, 501, removed=1, inserted=1), edited(2000, 2001, inserted=100).new
+        (Request(new=1500, output=1, past=500), 100)
+    """
+    checks.whole(context, "context", "tokens"), checks.whole(position, "position", "tokens", least=1)
+    checks.whole(context - (position - 1) - checks.whole(removed, "removed", "tokens"), "tokens behind the edit", "tokens")
+    return split(context - removed + checks.whole(inserted, "inserted", "tokens"), position - 1, block_size=block_size)
+
+
+@checks.formula
+def prefill_flops(model: Model, request: Request, reuse: bool = True) -> FlopCount:
+    """FLOPs of the prefill of one call, with one row of logits: of its miss alone, or of its whole input.
+
+    Equation:
+        with reuse 2 w P + a (P K + P (P + 1)/2) + head; without, K = 0 and P = I. Reuse saves the products of K tokens
+        and their pairs with each other; the new tokens still meet every old one.
+
+    Args:
+        model: a Model.
+        request: a `Request`.
+        reuse: whether its past is in the cache.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> call = Request(new=51, output=1016, past=1392)
+        >>> prefill_flops(model("Qwen3-8B"), call), prefill_flops(model("Qwen3-8B"), call, reuse=False)
+        (752367828992, 20661235220480)
+    """
+    new, past = (request.new, request.past) if checks.flag(reuse, "reuse") else (request.new + request.past, 0)
+    return flops.forward(model, new, past, head="last").total
+
+
+@checks.formula
+def trace_prefill_flops(model: Model, requests: Sequence[Request], reuse: bool = True) -> FlopCount:
+    """FLOPs of all prefills of a task, call by call as in `prefill_flops`.
+
+    Args:
+        model: a Model.
+        requests: Requests.
+        reuse: whether its past is in the cache.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> trace_prefill_flops(model("Qwen3-8B"), recorded_calls("thinking on"))
+        11976253571072
+    """
+    return total(prefill_flops(model, request, reuse) for request in requests)
+
+
+@checks.formula
+def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: Count) -> list[Request]:
+    """The calls of a task that appends a log to its context after every answer, a list of `Request`s.
+
+    Equation:
+        I_1 = first_input; I_(i+1) = I_i + output + appended; kept = I_i + output - 1, all whose KV the last call wrote.
+
+    Args:
+        first_input: >= 1 (tokens).
+        appended: log tokens >= 0 after each round.
+        output: tokens of each answer.
+        rounds: whole number >= 1.
+
+    Assumptions:
+        Cache blocks of one token, so every kept token is found.
+
+    Raises:
+        ValueError: for other counts.
+
+    Example:
+        >>> growing_task(200, appended=500, output=100, rounds=3)[-1]
+        Request(new=501, output=100, past=899)
+    """
+    checks.whole(first_input, "first_input", "tokens", least=1), checks.whole(appended, "appended", "tokens")
+    checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1)
+    later = [first_input + i * (output + appended) for i in range(1, rounds)]
+    return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
+
+
+@checks.formula
+def retrieval_request(passages: Count, passage_tokens: Tokens, question_tokens: Tokens, output: Tokens) -> Request:
+    """The call that answers from retrieved text, a `Request`: question and passages are new, nothing is reused.
+
+    Equation:
+        new = question_tokens + passages x passage_tokens.
+
+    Args:
+        passages: how many.
+        passage_tokens: tokens of each.
+        question_tokens: tokens of the question.
+        output: tokens to return.
+
+    Example:
+        >>> retrieval_request(8, 512, 64, 200).new
+        4160
+    """
+    checks.whole(passages, "passages"), checks.whole(question_tokens, "question_tokens", "tokens")
+    return Request(new=question_tokens + passages * checks.whole(passage_tokens, "passage_tokens", "tokens"), output=output)
+
+
+@checks.formula
+def kv_bytes_held(model: Model, request: Request) -> Bytes:
+    """Bytes of KV that a call leaves in the cache (B), in BF16. The last token returned is never fed back.
+
+    Equation:
+        (past + new + output - 1) x B/token.
+
+    Args:
+        model: a Model.
+        request: a `Request`.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> kv_bytes_held(model("Qwen3-8B"), Request(new=51, output=1016, past=1392))
+        362446848
+    """
+    return memory.kv_bytes(model, end_context(request))
+
+
+@checks.formula
+def kv_bytes_read(model: Model, request: Request) -> Bytes:
+    """Bytes of KV that the decode steps of a call read from the context (B), all steps together, in BF16.
+
+    Equation:
+        sum over j = 0..G-2 of (S + P + j) x B/token = (G - 1)(S + P + (G - 2)/2) x B/token.
+
+    Args:
+        model: a Model.
+        request: a `Request`.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> kv_bytes_read(model("Qwen3-8B"), Request(new=4, output=3)) == (4 + 5) * 147456
+        True
+    """
+    steps, context = decode_steps(request), request.past + request.new
+    return (steps * context + steps * (steps - 1) // 2) * memory.kv_bytes_per_token(model)
+
+
+@checks.formula
+def branch_kv_bytes(bytes_per_token: BytesPerToken, shared: Tokens, tails: Sequence[Number], copied: bool = False) -> Bytes:
+    """Bytes of KV that branches over one prefix hold together (B).
+
+    Equation:
+        c (H0 + sum h_i) when the prefix is held once; c sum (H0 + h_i) when each branch holds its own copy.
+
+    Args:
+        bytes_per_token: c (B/token).
+        shared: H0 (tokens).
+        tails: h_i, the tokens of each branch, at least one branch.
+        copied: whether each branch holds its own copy.
+
+    Raises:
+        ValueError: for a negative length or no branch.
+
+    Example:
+        >>> branch_kv_bytes(147456, 8192, [512, 512]) / 2**30
+        1.265625
+    """
+    tails = [checks.nonnegative(tail, "tails", "tokens") for tail in tails]
+    checks.whole(len(tails), "number of branches", least=1)
+    tokens = checks.nonnegative(shared, "shared", "tokens") * (len(tails) if checks.flag(copied, "copied") else 1) + total(tails)
+    return checks.positive(bytes_per_token, "bytes_per_token", "B/token") * tokens
+
+
+@dataclass(frozen=True)
+class Round:
+    """One recorded round: its model call and how the answer ended, the tool used ("none" if it was cut off), wall times
+    of both (s).
+    """
+
+    number: int
+    call: Request
+    tool: str
+    finish: str
+    model_seconds: Seconds
+    tool_seconds: Seconds
+
+
+@cache
+def recorded_rounds(run: str) -> tuple[Round, ...]:
+    """Rounds of a recorded run of the code-repair task, in order: "thinking on" (4) or "thinking off" (12).
+
+    Args:
+        run: "thinking on" or "thinking off".
+
+    Raises:
+        ValueError: for another name.
+
+    Source:
+        data/agent_trace.tsv (Qwen3-8B on vLLM 0.23, prefix caching on).
+
+    Example:
+        >>> recorded_rounds("thinking on")[1].call
+        Request(new=51, output=1016, past=1392)
+    """
+    rows = [row for row in table("agent_trace") if row["run"] == checks.one_of(run, "run", ("thinking on", "thinking off"))]
+    return tuple(
+        Round(
+            int(row["round"]),
+            Request(int(row["input"]) - int(row["hit"]), int(row["output"]), int(row["hit"])),
+            row["tool"],
+            row["finish"],
+            float(row["model_s"]),
+            float(row["tool_s"]),
+        )
+        for row in rows
+    )
+
+
+@checks.formula
+def recorded_calls(run: str) -> tuple[Request, ...]:
+    """The model calls of a recorded run, a tuple of `Request`s; see `recorded_rounds`.
+
+    Args:
+        run: "thinking on" or "thinking off".
+
+    Example:
+        >>> len(recorded_calls("thinking off"))
+        12
+    """
+    return tuple(r.call for r in recorded_rounds(run))

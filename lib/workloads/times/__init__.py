@@ -1,0 +1,1 @@
+"""Times: seconds that follow from counts, rates and dependencies."""

@@ -1,0 +1,128 @@
+"""A machine: accelerators that work together, and the shares of their rates that are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..checks import fraction, keep, nonnegative, positive, whole
+from ..counts import memory
+from ..counts.layout import Layout
+from ..counts.passes import Pass
+from ..facts.accelerators import Accelerator
+from ..facts.formats import BF16, Formats
+from ..facts.models import Model
+from ..numeric import Number
+from ..units import Bytes, BytesPerSecond, Count, Dollars, FlopsPerByte, FlopsPerSecond, Seconds, Share, Tokens
+from . import roofline
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Accelerators of one kind that share one piece of work.
+
+    Attributes:
+        count: of them.
+        arithmetic: the format whose dense peak counts.
+        mfu: shares of peak and bandwidth that are reached, in (0, 1] (both 1: bounds, else a model).
+        mbu: shares of peak and bandwidth that are reached, in (0, 1] (both 1: bounds, else a model).
+        dollars_per_gpu_hour: None where unknown ($/GPU-h).
+
+    Assumptions:
+        Work and bytes are spread evenly, and the accelerators talk to each other for free.
+
+    Example:
+        >>> from workloads.facts.accelerators import accelerator
+        >>> Machine(accelerator("H100 SXM"), 8).peak / 1e15
+        7.9152
+    """
+
+    accelerator: Accelerator
+    count: Count = 1
+    arithmetic: str = "bf16"
+    mfu: Share = 1
+    mbu: Share = 1
+    dollars_per_gpu_hour: Dollars = None
+
+    def __post_init__(self):
+        keep(self, whole, "", "count", least=1)
+        keep(self, fraction, "", "mfu", "mbu")
+        keep(self, nonnegative, "$/GPU-h", "dollars_per_gpu_hour", unknown=True)
+        self.accelerator.peak(self.arithmetic)  # refuses a format that the accelerator has no peak for
+
+    @property
+    def peak(self) -> FlopsPerSecond:
+        """Dense peak of all (FLOP/s)."""
+        return self.count * self.accelerator.peak(self.arithmetic)
+
+    @property
+    def bandwidth(self) -> BytesPerSecond:
+        """Memory bandwidth of all (B/s)."""
+        return self.count * self.accelerator.bandwidth
+
+    @property
+    def memory_bytes(self) -> Bytes:
+        """Memory of all (B)."""
+        return self.count * self.accelerator.memory_bytes
+
+    @property
+    def ridge(self) -> FlopsPerByte:
+        """Intensity (FLOP/B) above which arithmetic limits."""
+        return roofline.ridge(self.peak, self.bandwidth)
+
+    def seconds(self, work: Pass) -> Seconds:
+        """Time of a pass (s): the longer of its arithmetic and its transfers.
+
+        Example:
+            >>> from workloads.counts.passes import decode
+            >>> from workloads.facts import accelerators, models
+            >>> card = Machine(accelerators.accelerator("RTX PRO 6000 Blackwell Workstation"))
+            >>> round(1000 * card.seconds(decode(models.model("Qwen3-8B"), 2742, 64)), 2)
+            22.89
+        """
+        return roofline.roofline_seconds(work.flops, work.bytes, self.peak, self.bandwidth, self.mfu, self.mbu)
+
+    def regime(self, work: Number) -> Number:
+        """What limits a pass: "compute-bound" or "memory-bound"."""
+        return roofline.regime(work.flops, work.bytes, self.peak, self.bandwidth, self.mfu, self.mbu)
+
+    def reaching(self, mfu: Share = 1, mbu: Share = 1) -> Number:
+        """The same machine with other shares of its rates reached."""
+        return replace(self, mfu=mfu, mbu=mbu)
+
+
+def fits(model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0) -> Number:
+    """Sequences that the machine holds at once beside the weights (whole; 0 where not even one fits).
+
+    Equation:
+        data x floor((share of memory - weights) / (kv_copies x tokens x B/token)), of one copy of the weights.
+
+    Args:
+        model: a Model.
+        tokens: of each sequence.
+        formats: a `Formats`.
+        layout: a `Layout` (left out: the whole machine by tensor parallelism).
+        reserve: share of the memory that engine and activations keep, in [0, 1].
+
+    Assumptions:
+        An upper bound: nothing but weights, cache and reserve needs memory.
+
+    Raises:
+        ValueError: for a layout of another number of accelerators, or of pipeline, expert or context parallelism.
+
+    Example:
+        >>> from workloads.facts import accelerators, models
+        >>> fits(
+        ...     models.model("Llama-3.1-70B"),
+        ...     Machine(accelerators.accelerator("H100 SXM"), 2),
+        ...     8192,
+        ...     Formats(weights="fp8"),
+        ... )
+        33
+    """
+    layout = (layout or Layout(tensor=machine.count)).only("tensor", "data")
+    if layout.gpus != machine.count:
+        raise ValueError(f"layout must be of the machine's {machine.count} accelerators, got {layout.gpus}")
+    usable = (1 - fraction(reserve, "reserve", zero=True)) * machine.memory_bytes / layout.data
+    weights = memory.weight_bytes(model, formats.weight_bytes)
+    one = layout.kv_copies(model) * memory.kv_bytes(model, positive(tokens, "tokens"), 1, formats.cache_bytes)
+    return memory.sequences_that_fit(usable, weights, one, layout.data)

@@ -1,0 +1,24 @@
+"""What the pages show with: sentences, tables, figures, checks against printed figures, answers to exercises, calculators.
+
+Each name is loaded when it is first used, so that a calculator in the browser needs neither Matplotlib nor IPython.
+"""
+
+import importlib
+
+_HOMES = {
+    "answers": "answer",
+    "figures": "BLUE GOLD GREEN GREY GRID INK ORANGE PAPER PINK figure",
+    "page": "binary check check_table given number quantity say table",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name):
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+
+
+def __dir__():
+    return __all__

@@ -1,0 +1,18 @@
+"""The book's calculators: each a function from plain inputs to a result, with its inputs as data beside it (see `forms`).
+
+They hold no formula: they read inputs, call the library, and put its numbers into sentences, tables and plots. The standard library is
+enough for all of it, so a page runs these very functions in the reader's browser.
+"""
+
+from .forms import CALCULATORS
+from .load import backlog, server, simulator
+from .rl import cycle, rl_step
+from .tasks import audio, success, task
+from .training import allocation, train
+
+__all__ = ["CALCULATORS", "allocation", "answer", "audio", "backlog", "cycle", "rl_step", "server", "simulator", "success", "task", "train"]
+
+
+def answer(name, given):
+    """What a page shows for the inputs of a calculator (see `forms.Calculator.answer`)."""
+    return CALCULATORS[name].answer(given)
