@@ -314,7 +314,7 @@ def test_a_cell_names_the_packages_that_the_library_would_import():
     assert lite.behind("scaling_fit") == {"numpy", "scipy"} and lite.behind("flops") == lite.behind("page") == set()
     cells = [
         "from workloads import scaling, scaling_fit",
-        "from scipy.optimize import brentq\nfrom workloads.scaling_fit import huber_fit",
+        "from scipy.optimize import brentq\nfrom workloads.learning.scaling_fit import fit",
         "import sympy",
     ]
     nb = {"metadata": {}, "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "source": s} for s in cells]}

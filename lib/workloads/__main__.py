@@ -22,7 +22,9 @@ def about_model(chosen: Number) -> Number:
     """Rows {what: Result} of a model."""
     shape, formats = model(chosen.name), Formats(chosen.weights, chosen.cache)
     if isinstance(shape, RecurrentModel):
-        raise ValueError(f"model must be one with attention, got {chosen.name!r}, whose shape is not counted matrix by matrix")
+        raise ValueError(
+            f"model must be one with attention, got {chosen.name!r}, whose shape is not counted matrix by matrix"
+        )
     count, step = parameters(shape), decode(shape, chosen.context, chosen.batch, formats)
     return {
         "parameters": Result(count.total, "", "count"),
@@ -38,7 +40,11 @@ def about_accelerator(chosen: Number) -> Number:
     """Rows {what: Result} of an accelerator, as its vendor states them."""
     card = accelerator(chosen.name)
     peaks = {f"dense {name} peak": Result(peak, "FLOP/s", "bound") for name, peak in card.peaks.items()}
-    return {"memory": Result(card.memory_bytes, "B", "count"), "bandwidth": Result(card.bandwidth, "B/s", "bound"), **peaks}
+    return {
+        "memory": Result(card.memory_bytes, "B", "count"),
+        "bandwidth": Result(card.bandwidth, "B/s", "bound"),
+        **peaks,
+    }
 
 
 def main(arguments: Number | None = None) -> Number:

@@ -90,7 +90,9 @@ class Machine:
         return replace(self, mfu=mfu, mbu=mbu)
 
 
-def fits(model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0) -> Number:
+def fits(
+    model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0
+) -> Number:
     """Sequences that the machine holds at once beside the weights (whole; 0 where not even one fits).
 
     Equation:
