@@ -12,10 +12,13 @@ import notebooks
 import pytest
 import rooms
 
+import workloads_book
+
 ROOT = Path(__file__).parents[1]
 BOOK = [path for path in sorted((ROOT / "lib/workloads_book").rglob("*.py")) if path.stem != "__init__"]
 MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in (*rooms.PATHS.values(), *BOOK)}
 MODULES["__init__"] = ast.parse((rooms.LIBRARY / "__init__.py").read_text(encoding="utf-8"))  # what `wl.` stands for
+SHOWN = workloads_book._HOME_OF  # what the pages take from the book's package: the module that has it
 DOOR = {n.name for node in MODULES["__init__"].body if isinstance(node, ast.ImportFrom) for n in node.names}
 
 
@@ -36,8 +39,8 @@ def imported(tree, inside=False):
         if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] in PACKAGES):
             module = (node.module or "").rpartition(".")[2]
             whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR)
-            home = "__init__" if module in ("", "workloads") else module
-            found |= {n.asname or n.name: (n.name, None) if whole(n.name) else (home, n.name) for n in node.names}
+            home = lambda name, module=module: "__init__" if module in ("", "workloads") else SHOWN.get(name) or module
+            found |= {n.asname or n.name: (n.name, None) if whole(n.name) else (home(n.name), n.name) for n in node.names}
         elif isinstance(node, ast.Import):
             found |= {n.asname or n.name: ("__init__", None) for n in node.names if n.name == "workloads"}
     return found
@@ -89,7 +92,7 @@ def users():
 def reached(modules, paths):
     """Members that the files need, directly or not, and the attributes that somebody reads."""
     definitions, passed_on = library(modules)
-    todo = {(module, "") for module in modules}
+    todo = {(module, "") for module in modules} | {("__init__", name) for name in DOOR}
     todo |= {(module, node.name) for module, tree in modules.items() for node in tree.body if registered(node)}
     found, attributes = set(), set()
     for path in paths:
