@@ -38,7 +38,7 @@ def imported(tree, inside=False):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] in PACKAGES):
             module = (node.module or "").rpartition(".")[2]
-            whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR)
+            whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR and name not in SHOWN)
             home = lambda name, module=module: "__init__" if module in ("", "workloads") else SHOWN.get(name) or module
             found |= {n.asname or n.name: (n.name, None) if whole(n.name) else (home(n.name), n.name) for n in node.names}
         elif isinstance(node, ast.Import):
