@@ -1,4 +1,4 @@
-"""Seal the answers of the exercises for `workloads.answers`: `seal.py` writes lib/workloads/data/answers.json.
+"""Seal the answers of the exercises for `workloads_book.answers`: `seal.py` writes lib/workloads_book/data/answers.json.
 
 Each exercise has a table `exercises/<id>/answers.toml`: for every asked quantity its unit and the slips that people make,
 
@@ -22,7 +22,7 @@ from assignment import ROOT, exercises, read, role, source
 
 from workloads_book import answers
 
-TARGET = ROOT / "lib/workloads/data/answers.json"
+TARGET = ROOT / "lib/workloads_book/data/answers.json"
 
 
 def code(nb):
