@@ -26,26 +26,34 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
+import rooms
+
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/mutants"
 SOURCE = WORK / "source"  # as everything was when the run began
-MODULES = (
-    "arrivals attempts budgets ced decision diffusion domain flops fluid generic hardware memory metrics models prefix queues "
-    "replay requests rlcycle rlstep roofline scaling serving steptime streaming taskgraph training units vision"
-).split()
-OWN = {
-    "domain": "support",
-    "generic": "support",
-    "units": "support",
-    "models": "facts",
-    "hardware": "facts",
-    "steptime": "serving",
-    "replay": "serving",
-}  # tests by another name
+NO_FORMULAS = {"formats", "measurements", "results", "scaling_fit", "symbols", "tables", "traces", "training_reports", "workload_records"}
+MODULES = sorted(set(rooms.PATHS) - NO_FORMULAS)
+OWN = {  # tests by another name
+    **dict.fromkeys(("checks", "numeric", "units"), "support"),
+    **dict.fromkeys(("models", "accelerators", "parameter_counts"), "facts"),
+    **dict.fromkeys(("training_memory", "transformer_graph", "optimizer", "training_batches"), "backpropagation"),
+    **dict.fromkeys(("rent", "mixture_of_experts"), "lifetime"),
+    **dict.fromkeys(("step_seconds", "replay", "calibration"), "simulation"),
+    **dict.fromkeys(("capacity", "configuration", "generation", "price"), "phases"),
+    **dict.fromkeys(("samples", "weight_sync"), "round_schedule"),
+    "disaggregation": "vision",
+    "speech": "diffusion",
+    **dict.fromkeys(("layout", "machine", "passes"), "passes"),
+}
 GENERATED = ("edges", "fuzz", "kinds_of_number")  # tests that go through all modules, each case named by what it calls
 EACH = 20  # places drawn in a module at least
 OVERALL, IN_EACH = 0.95, 0.9  # goals: shares of faults found
 PATIENCE = 180  # seconds of the processor until a fault counts as found by never ending
+
+
+def home(module):
+    """Path of a module, from the project's root."""
+    return rooms.PATHS[module].relative_to(ROOT).as_posix()
 
 
 def places(path):
@@ -77,7 +85,7 @@ def drawn(modules, count, each, seed):
     """Faults in random order, (module, line number, operator, occurrence), and {module: places that it has}."""
     draw, faults, sizes = random.Random(seed), {}, {}
     for module in modules:
-        spots = sorted(places(SOURCE / f"lib/workloads/{module}.py").items())
+        spots = sorted(places(SOURCE / home(module)).items())
         faults[module], sizes[module] = [(module, start[0], *draw.choice(changes)) for (start, _), changes in spots], len(spots)
     chosen = [fault for module, quota in quotas(sizes, count, each).items() for fault in draw.sample(faults[module], quota)]
     return draw.sample(chosen, len(chosen)), sizes
@@ -110,7 +118,7 @@ def shortfalls(found, sizes, left):
 def stages(module):
     """Pytest arguments, in the order in which they are tried: the module's own tests, then the others that use it."""
     own, generated = f"tests/test_{OWN.get(module, module)}.py", [f"tests/test_{name}.py" for name in GENERATED]
-    uses = re.compile(rf"(from workloads import .*\b{module}\b|from workloads\.{module} import|workloads\.{module}\b)")
+    uses = re.compile(rf"\bfrom workloads[.\w]* import (\([^)]*|.*)\b{module}\b|\bworkloads[.\w]*\.{module}\b")
     others = [
         f"tests/{p.name}"
         for p in sorted(SOURCE.glob("tests/test_*.py"))
@@ -122,7 +130,7 @@ def stages(module):
             p.name,
         )
     ]
-    return [[f"lib/workloads/{module}.py", own], [*generated, "-k", f"{module}. or shape"], *([others] if others else [])]
+    return [[home(module), own], [*generated, "-k", f"{module}. or shape"], *([others] if others else [])]
 
 
 def passes(folder, runs):
@@ -161,7 +169,7 @@ def changed(module, operator, occurrence):
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
-    return mutate_code((SOURCE / f"lib/workloads/{module}.py").read_text(encoding="utf-8"), get_operator(operator)(), occurrence)
+    return mutate_code((SOURCE / home(module)).read_text(encoding="utf-8"), get_operator(operator)(), occurrence)
 
 
 def survives(folders, fault, end):
@@ -169,7 +177,7 @@ def survives(folders, fault, end):
     module, number, operator, occurrence = fault
     if time.monotonic() > end:
         return False
-    folder, text, name = folders.get(), changed(module, operator, occurrence), f"lib/workloads/{module}.py"
+    folder, text, name = folders.get(), changed(module, operator, occurrence), home(module)
     before, after = ((SOURCE / name).read_text(encoding="utf-8").splitlines(), text.splitlines())
     try:
         (folder / name).write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ import inspect
 
 import mutants
 import pytest
+import rooms
 
 from workloads.costs import attempts
 from workloads.counts import (
@@ -94,7 +95,7 @@ STANDS_FOR = {
     "client": "",
 }
 OWN = {  # whole signatures with defaults of their own
-    "serving.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
+    "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(
         tied=False,
@@ -109,9 +110,9 @@ OWN = {  # whole signatures with defaults of their own
         shared_experts=0,
         dense_layers=0,
     ),
-    "rlstep.printed_page": dict(completion=4 * 1024),
-    "rlstep.lognormal_lengths": dict(count=64),
-    "rlstep.RLStep": dict(
+    "configuration.printed_page": dict(completion=4 * 1024),
+    "configuration.lognormal_lengths": dict(count=64),
+    "configuration.RLStep": dict(
         completion=4 * 1024,
         prompts=64,
         group=16,
@@ -163,7 +164,7 @@ OWN = {  # whole signatures with defaults of their own
 
 def defaults(module):
     """{name: {keyword: default}} of a module's public functions, classes and methods; None, empty tuples and functions left out."""
-    home, things = importlib.import_module(f"workloads.{module}"), {}
+    home, things = importlib.import_module(rooms.NAMES[module]), {}
     for name, thing in vars(home).items():
         if not name.startswith("_") and getattr(thing, "__module__", "") == home.__name__ and callable(thing):
             methods = vars(thing).items() if isinstance(thing, type) else ()
@@ -238,7 +239,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
 }
 
 
-@pytest.mark.parametrize("shape", WHOLE, ids=lambda shape: f"{shape.__module__.removeprefix('workloads.')}.{shape.__name__}")
+@pytest.mark.parametrize("shape", WHOLE, ids=lambda shape: f"{shape.__module__.rpartition('.')[2]}.{shape.__name__}")
 def test_a_shape_takes_its_smallest_counts_and_none_below(shape):
     least, others = WHOLE[shape]
     made = shape(**others, **least)
@@ -248,7 +249,7 @@ def test_a_shape_takes_its_smallest_counts_and_none_below(shape):
             shape(**others, **least | {name: value - 1})
 
 
-@pytest.mark.parametrize("shape", REAL, ids=lambda shape: f"{shape.__module__.removeprefix('workloads.')}.{shape.__name__}")
+@pytest.mark.parametrize("shape", REAL, ids=lambda shape: f"{shape.__module__.rpartition('.')[2]}.{shape.__name__}")
 def test_a_shape_takes_the_ends_of_its_numbers_and_nothing_beyond(shape):
     zero, positive, share, others = REAL[shape]
     ends = others | dict.fromkeys(zero, 0) | dict.fromkeys(positive, 1e-9) | dict.fromkeys(share, 1)
@@ -264,8 +265,8 @@ def test_no_shape_with_numbers_is_left_out():
     found = {
         o
         for m in mutants.MODULES
-        for o in vars(importlib.import_module(f"workloads.{m}")).values()
-        if isinstance(o, type) and o.__module__ == f"workloads.{m}" and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
+        for o in vars(importlib.import_module(rooms.NAMES[m])).values()
+        if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
     assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
 

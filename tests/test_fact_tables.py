@@ -11,7 +11,7 @@ from workloads.facts.tables import table
 from workloads.times import roofline
 
 ROOT = Path(__file__).parents[1]
-TABLES = sorted(p.stem for p in (ROOT / "lib/workloads/data").glob("*.tsv"))
+TABLES = sorted(p.stem for p in (ROOT / "lib/workloads/facts/data").glob("*.tsv"))
 PAGES = {name: ROOT / f"book/reference/{name}.ipynb" for name in ("hardware", "models", "measurements")}
 KEYS = re.findall(r"^@\w+\{([^,\s]+)", (ROOT / "book/references.bib").read_text(encoding="utf-8"), re.MULTILINE)
 SOURCES = ("source", "document", "how", "torch")

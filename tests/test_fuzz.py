@@ -22,6 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import rooms
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -43,25 +44,19 @@ from workloads.learning.rl import configuration, phases, price, round_schedule
 from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
 from workloads.times import taskgraph
 
-LIBRARY = Path(__file__).parents[1] / "lib/workloads"
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {
-    "page",
-    "figures",
-    "plot",
-    "ledger",
-    "answers",
     "tables",
-    "domain",
-    "generic",
+    "checks",
+    "numeric",
     "units",
-    "loadrecord",
+    "results",
+    "symbols",
+    "workload_records",
     "traces",
     "replay",
-    "records",
-    "hardware",
-    "forms",
-    "calculators",
+    "measurements",
+    "accelerators",
 }
 SLOW = {"scaling_fit"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
@@ -355,7 +350,7 @@ each = pytest.mark.parametrize("name, arguments, result", ALL, ids=IDS)
 
 def function(name):
     module, _, attribute = name.partition(".")
-    return getattr(importlib.import_module(f"workloads.{module}"), attribute)
+    return getattr(importlib.import_module(rooms.NAMES[module]), attribute)
 
 
 def call(name, values):
@@ -397,13 +392,13 @@ def drawn(data, arguments):
 
 # ------------------------------------------------------------------------------------------------------------------------- the laws
 def test_every_public_function_is_in_the_table():
-    modules = {p.stem for p in LIBRARY.glob("*.py") if not p.stem.startswith("calculators")} - {"__init__"} - NOT_FORMULAS - SLOW
+    modules = set(rooms.NAMES) - NOT_FORMULAS - SLOW
     public = {
         f"{m}.{name}"
         for m in modules
-        for name, f in vars(importlib.import_module(f"workloads.{m}")).items()
+        for name, f in vars(importlib.import_module(rooms.NAMES[m])).items()
         if not name.startswith("_")
-        and getattr(f, "__module__", "") == f"workloads.{m}"
+        and getattr(f, "__module__", "") == rooms.NAMES[m]
         and (inspect.isfunction(f) or hasattr(f, "cache_info"))
     }
     without_arguments = {name for name in public if not inspect.signature(function(name)).parameters}
@@ -567,12 +562,12 @@ EXAMPLES = [
 
 
 def test_every_checked_shape_has_an_example():
-    modules = {p.stem for p in LIBRARY.glob("*.py") if not p.stem.startswith("calculators")} - {"__init__"} - (NOT_FORMULAS - {"hardware"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators"})
     checked = {
         kind
         for m in modules
-        for kind in vars(importlib.import_module(f"workloads.{m}")).values()
-        if inspect.isclass(kind) and kind.__module__ == f"workloads.{m}" and "__post_init__" in vars(kind)
+        for kind in vars(importlib.import_module(rooms.NAMES[m])).values()
+        if inspect.isclass(kind) and kind.__module__ == rooms.NAMES[m] and "__post_init__" in vars(kind)
     }
     assert checked == {type(example) for example in EXAMPLES}
 
@@ -596,9 +591,9 @@ def test_shapes_hold_no_impossible_number(example, field, bad):
         dataclasses.replace(example, **{field: bad})
 
 
-@pytest.mark.parametrize("module", sorted({p.stem for p in LIBRARY.glob("*.py")} - {"__init__"}))
+@pytest.mark.parametrize("module", sorted(rooms.NAMES))
 def test_shapes_do_not_change_once_made(module):
-    found = [kind for kind in vars(importlib.import_module(f"workloads.{module}")).values() if dataclasses.is_dataclass(kind)]
+    found = [kind for kind in vars(importlib.import_module(rooms.NAMES[module])).values() if dataclasses.is_dataclass(kind)]
     assert [kind.__name__ for kind in found if not kind.__dataclass_params__.frozen] == []
 
 

@@ -46,7 +46,7 @@ def imports(name):
 
 def room(name):
     """The folder of a module of the library, or its own name where it stands at the top."""
-    return (name.split(".") + ["__init__"])[1]
+    return [*name.split("."), "__init__"][1]
 
 
 def test_the_folders_are_the_layers():
@@ -110,5 +110,6 @@ def test_importing_the_library_loads_no_other_library():
 
 
 def test_what_is_missing_is_named_with_how_to_install_it():
-    code = f"import sys; sys.path.insert(0, {str(LIB)!r})\nfrom workloads import symbols\ntry: symbols.B\nexcept ModuleNotFoundError as e: print(e)"
+    lines = [f"import sys; sys.path.insert(0, {str(LIB)!r})", "from workloads import symbols"]
+    code = "\n".join([*lines, "try: symbols.B", "except ModuleNotFoundError as missing: print(missing)"])
     assert python(code, "-I", "-S") == "sympy is needed here: pip install 'workloads[symbols]'\n"

@@ -2,6 +2,7 @@
 
 import mutants
 import pytest
+import rooms
 from conftest import ROOT
 
 
@@ -56,5 +57,5 @@ def test_every_module_of_formulas_is_tried_and_has_tests_of_its_own():
 
 def test_every_excused_fault_stands_in_the_library_with_another_line_and_a_reason():
     for (module, before, after), reason in mutants.known().items():
-        assert before in {line.strip() for line in (ROOT / f"lib/workloads/{module}.py").read_text(encoding="utf-8").splitlines()}
+        assert before in {line.strip() for line in rooms.PATHS[module].read_text(encoding="utf-8").splitlines()}
         assert before != after and len(reason) > 10

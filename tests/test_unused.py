@@ -10,10 +10,19 @@ from pathlib import Path
 
 import notebooks
 import pytest
+import rooms
+
+import workloads_book
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = ROOT / "lib" / "workloads"
-MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(LIBRARY.glob("*.py")) if path.stem != "__init__"}
+BOOK = [path for path in sorted((ROOT / "lib/workloads_book").rglob("*.py")) if path.stem != "__init__"]
+MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in (*rooms.PATHS.values(), *BOOK)}
+MODULES["__init__"] = ast.parse((rooms.LIBRARY / "__init__.py").read_text(encoding="utf-8"))  # what `wl.` stands for
+SHOWN = workloads_book._HOME_OF  # what the pages take from the book's package: the module that has it
+DOOR = {n.name for node in MODULES["__init__"].body if isinstance(node, ast.ImportFrom) for n in node.names}
+
+
+PACKAGES, STEMS = ("workloads", "workloads_book"), {*MODULES}
 
 
 def targets(node):
@@ -27,9 +36,13 @@ def imported(tree, inside=False):
     """{name in a file: (module of the library, name there; None for the module itself)}."""
     found = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] == "workloads"):
-            module = (node.module or "") if node.level else node.module.partition(".")[2]
-            found |= {n.asname or n.name: (module, n.name) if module else (n.name, None) for n in node.names}
+        if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] in PACKAGES):
+            module = (node.module or "").rpartition(".")[2]
+            whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR and name not in SHOWN)
+            home = lambda name, m=module: "__init__" if m in ("", "workloads") else SHOWN[name] if m == "workloads_book" else m
+            found |= {n.asname or n.name: (n.name, None) if whole(n.name) else (home(n.name), n.name) for n in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {n.asname or n.name: ("__init__", None) for n in node.names if n.name == "workloads"}
     return found
 
 
@@ -72,19 +85,27 @@ def code_and_text(path):
 
 
 def users():
-    patterns = "book/**/*.ipynb", "book/**/*.md", "book/**/*.py", "book/**/*.mjs", "exercises/*/*.ipynb", "tests/bench*.py"
+    patterns = (
+        "book/**/*.ipynb",
+        "book/**/*.md",
+        "book/**/*.py",
+        "book/**/*.mjs",
+        "exercises/*/*.ipynb",
+        "tests/bench*.py",
+        "lib/workloads/__main__.py",
+    )
     return [path for pattern in patterns for path in ROOT.glob(pattern) if "node_modules" not in path.parts]
 
 
 def reached(modules, paths):
     """Members that the files need, directly or not, and the attributes that somebody reads."""
     definitions, passed_on = library(modules)
-    todo = {(module, "") for module in modules}
+    todo = {(module, "") for module in modules} | {("__init__", name) for name in DOOR}
     todo |= {(module, node.name) for module, tree in modules.items() for node in tree.body if registered(node)}
     found, attributes = set(), set()
     for path in paths:
         code, text = code_and_text(path)
-        members, read = named(tree := ast.parse(code), imported(tree))
+        members, read = named(tree := ast.parse(code), imported(tree, inside=True))
         todo |= members | set(re.findall(r"\b(\w+)\.(\w+)\b", text))
         attributes |= read
     while todo:
