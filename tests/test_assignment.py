@@ -115,7 +115,8 @@ def test_the_folder_to_hand_out_holds_starters_and_nothing_else(tmp_path):
     run = assign("3-02", "3-04", "--course", tmp_path, "--name", "week-1")
     assert run.returncode == 0, run.stderr
     release = tmp_path / "release/week-1"
-    assert str(release) in run.stdout and sorted(p.name for p in release.iterdir()) == ["3-02.ipynb", "3-04.ipynb", "README.md", *packing.wheels()]
+    names = ["3-02.ipynb", "3-04.ipynb", "README.md", *packing.wheels()]
+    assert str(release) in run.stdout and sorted(p.name for p in release.iterdir()) == names
     text = "".join(p.read_text(encoding="utf-8") for p in release.iterdir() if p.suffix != ".whl")
     assert "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text and "<details>" not in text and "week-1" in text
     assert assign("3-01", "--course", tmp_path, "--name", "week-1").returncode == 0

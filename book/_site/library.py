@@ -18,7 +18,8 @@ LAYERS = ("facts", "counts", "times", "costs", "serving", "learning")  # folders
 def modules():
     """{dotted name: path} of the modules of both packages, packages included."""
     paths = sorted(path for package in PACKAGES for path in (LIB / package).rglob("*.py"))
-    return {".".join(p.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__"): p for p in paths if "build" not in p.relative_to(LIB).parts}
+    paths = [path for path in paths if "build" not in path.relative_to(LIB).parts]
+    return {".".join(path.relative_to(LIB).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
 @cache

@@ -136,7 +136,7 @@ def startup(place):
 
 
 def add_own(target, packages, folder):
-    """Write the wheels of the book's packages and of the start into a folder; their names change with them, so that no browser keeps an old one."""
+    """Write the wheels of the book's packages and of the start into a folder; names change with them: no browser keeps an old one."""
     own = [(package, packing.project(package)["version"], packing.files(package)) for package in OWN.values()]
     for name, number, files in (*own, ("workloads_lite", "1", startup(place(folder)))):
         data, key = packing.wheel(name, number, files), name.replace("_", "-")

@@ -52,7 +52,7 @@ def published():
 
 
 def place_install(nb, sources):
-    """Let the first code cell install the book's packages from their sources where they are missing; no source, no such cell. Outputs stay."""
+    """Let the first code cell install the book's packages where they are missing; no source, no such cell. Outputs stay."""
     cells = [c for c in nb.cells if INSTALL not in c.metadata.get("tags", [])]
     wanted = " ".join(f'"{source}"' for source in sources)
     text = f"try:\n    import workloads_book\nexcept ModuleNotFoundError:\n    %pip install -q {wanted}"

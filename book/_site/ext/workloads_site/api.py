@@ -98,7 +98,7 @@ def inline(text, module, keys=frozenset(), tables=frozenset()):
 
 
 def restructured(lines, module, keys=frozenset(), tables=frozenset()):
-    """Lines of a docstring with plain text as reStructuredText; titles of sections, names of arguments and examples stay, tables are literal."""
+    """Lines of a docstring, its plain text as reStructuredText; titles of sections, names of arguments, examples and tables stay."""
     example = False
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
         drawn = re.search(r"\S {3,}\S", paragraph) and ">>>" not in paragraph
@@ -156,10 +156,13 @@ def _listed(modules):
 
 def index_page():
     """Text of the index (MyST): the modules by folder."""
-    first, *others = (ast.get_docstring(library.tree("workloads")) or "").split("\n\n")
+    first, *_ = (ast.get_docstring(library.tree("workloads")) or "").split("\n\n")
     lines = ["# The library", "", f"**{markdown(' '.join(first.split()))}**", ""]
-    lines += ["Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that names the"]
-    lines += ["argument, its unit and its value. Every entry tells where the book uses it.", ""]
+    lines += [
+        "Functions return plain numbers in bytes, seconds, FLOPs, tokens and dollars, and refuse bad input with an error that "
+        "names the argument, its unit and its value. Every entry tells where the book uses it.",
+        "",
+    ]
     for layer in library.LAYERS:
         there = [m for m in shown() if m.startswith(f"workloads.{layer}.")]
         lines += [f"## {layer.capitalize()}", "", f"{markdown(summary(f'workloads.{layer}'))}.", "", *_listed(there)]

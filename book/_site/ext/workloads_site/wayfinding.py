@@ -164,7 +164,7 @@ def _small(page, here):
 
 def _line(at, page, beside, pages, here):
     """Line of a page: the layers that it uses, title, minutes, exercises."""
-    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in library.LAYERS if page.layers & set(library.LAYERS))
+    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in library.LAYERS if page.layers)
     kind = " wl-map-section" * any(p.parent == page.name and not p.exercise for p in pages.values())
     small = "".join(_small(exercise, here) for exercise in beside)
     return (
