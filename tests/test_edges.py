@@ -16,20 +16,26 @@ from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
     parameter_counts,
+    passes,
     request_tokens,
     speech,
     training_memory,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, round_schedule
 from workloads.serving import arrivals, fluid, latency_metrics, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
+    **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
+    **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
+    "reserve": 0,
+    "format": "text",
     "past": 0,
     "start": 0,
     "staleness": 0,
@@ -215,6 +221,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     ),
     simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
@@ -235,6 +242,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
         {"linear_flops": 1},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
 }
 
@@ -268,7 +276,7 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep, formats.Formats, machine.Machine}  # in their own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():

@@ -31,18 +31,20 @@ from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
+    passes,
     request_tokens,
     speech,
     training_memory,
     transformer_graph,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
 from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {
@@ -229,6 +231,10 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
+    "machine": (st.builds(machine.Machine, card, few), []),
+    "formats": (st.builds(formats.Formats, st.sampled_from(["fp8", "bf16", 0.75]), st.sampled_from(["fp8", "bf16"])), []),
+    "layout": (st.builds(layout.Layout, tensor=few, data=few), []),
+    "name": (st.just("width"), []),
     "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
@@ -558,6 +564,11 @@ EXAMPLES = [
     scoring.Rates(1, 1),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
+    encoder_decoder.DEEPSEEK_V41_FLASH,
+    layout.Layout(2),
+    passes.Pass(6, 2),
+    machine.Machine(accelerators.accelerator("H100 SXM"), 2),
+    formats.Formats(1, 2),
 ]
 
 
