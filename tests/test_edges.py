@@ -10,7 +10,9 @@ import inspect
 import mutants
 import pytest
 import rooms
+from test_fuzz import IDS, function
 
+from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
@@ -27,8 +29,8 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, scoring, simulation, step_seconds
+from workloads.learning.rl import configuration, price, round_schedule
+from workloads.serving import arrivals, fluid, latency_metrics, replay, scoring, simulation, step_seconds
 from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
@@ -232,7 +234,9 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
@@ -286,3 +290,12 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}  # of names and shapes, which hold plain numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is checks.formula(len).__code__

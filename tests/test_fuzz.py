@@ -43,7 +43,18 @@ from workloads.counts import (
 from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
+from workloads.serving import (
+    arrivals,
+    disaggregation,
+    fluid,
+    latency_metrics,
+    playback,
+    replay,
+    scoring,
+    simulation,
+    step_seconds,
+    workload_records,
+)
 from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -569,11 +580,18 @@ EXAMPLES = [
     passes.Pass(6, 2),
     machine.Machine(accelerators.accelerator("H100 SXM"), 2),
     formats.Formats(1, 2),
+    price.Prices(1, 2, 3),
+    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
+    workload_records.ModelCall(8, 2, 4, 1, 2),
+    workload_records.ToolCall("a", 0, 1),
+    workload_records.InteractiveRecord("a", "a", True, "m", "v", 1, (workload_records.ModelCall(8, 2, 4),), (), 1, 2),
+    workload_records.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    workload_records.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "replay", "workload_records"})
     checked = {
         kind
         for m in modules
