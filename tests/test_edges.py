@@ -27,7 +27,7 @@ from workloads.counts import (
     training_memory,
     vision,
 )
-from workloads.facts import accelerators, formats, models
+from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, price, round_schedule
 from workloads.serving import arrivals, fluid, latency_metrics, replay, scoring, simulation, step_seconds
@@ -280,7 +280,7 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep, formats.Formats, machine.Machine}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep, machine.Machine}  # in their own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():

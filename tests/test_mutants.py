@@ -2,7 +2,6 @@
 
 import mutants
 import pytest
-import rooms
 from conftest import ROOT
 
 

@@ -24,7 +24,6 @@ from fractions import Fraction
 from typing import Any, TypeVar
 
 from .numeric import Number, is_array, is_symbolic
-from .units import Count, Share
 
 MANY = 10**6  # most rounds of a loop: one that counts further would not end
 Function = TypeVar("Function", bound=Callable)
@@ -163,7 +162,7 @@ def nonnegative(value: Number, name: str, unit: str = "") -> Number:
     return _require(value, name, unit, "at least 0", lambda v: v >= 0)
 
 
-def fraction(value: Number, name: str, unit: str = "", zero: bool = False) -> Share:
+def fraction(value: Number, name: str, unit: str = "", zero: bool = False) -> Number:
     """The value, if it lies in (0, 1], or in [0, 1] with ``zero=True``.
 
     Args:
@@ -183,7 +182,7 @@ def fraction(value: Number, name: str, unit: str = "", zero: bool = False) -> Sh
     return _require(value, name, unit, "above 0 and at most 1", lambda v: (v > 0) & (v <= 1))
 
 
-def whole(value: Number, name: str, unit: str = "", least: Count = 0, most: Number | None = None) -> Number:
+def whole(value: Number, name: str, unit: str = "", least: Number = 0, most: Number | None = None) -> Number:
     """The value, if it is a whole number from ``least`` to ``most``: an int, also where it came as a float; an array of
     whole values.
 
