@@ -10,7 +10,9 @@ import inspect
 import mutants
 import pytest
 import rooms
+from test_fuzz import IDS, function
 
+from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
@@ -27,12 +29,15 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
-from workloads.times import taskgraph
-from workloads.times.machine import Machine
+from workloads.learning.rl import configuration, price, round_schedule
+from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
+from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
+    **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
+    **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
+    "reserve": 0,
+    "format": "text",
     "past": 0,
     "start": 0,
     "staleness": 0,
@@ -47,7 +52,6 @@ STANDS_FOR = {
     "elements": 0,
     "lora_rank": 0,
     "correlation": 0,
-    "reserve": 0,
     "batch": 1,
     "replicas": 1,
     "tensor": 1,
@@ -232,27 +236,31 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
     simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
     attempts.Attempts: (["spent"], [], [], {"tried": 1, "solved": 1}),
     lifetime.TaskType: (["attempt_cost"], [], ["share", "success"], {}),
     passes.Pass: (["flops", "bytes"], [], [], {}),
-    Machine: (["dollars_per_gpu_hour"], [], ["mfu", "mbu"], {"accelerator": CARD}),
+    machine.Machine: (["dollars_per_gpu_hour"], [], ["mfu", "mbu"], {"accelerator": CARD}),
     fluid.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
         ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
         [],
         [],
-        {"linear_flops": 1, "machine": Machine(CARD)},
+        {"linear_flops": 1, "machine": machine.Machine(CARD)},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
 }
 
@@ -296,3 +304,12 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}  # of names and shapes, which hold plain numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is checks.formula(len).__code__

@@ -43,9 +43,8 @@ from workloads.counts import (
 from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, simulation, step_seconds
-from workloads.times import taskgraph
-from workloads.times.machine import Machine
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, simulation, step_seconds, workload_records
+from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {
@@ -60,7 +59,6 @@ NOT_FORMULAS = {
     "replay",
     "measurements",
     "accelerators",
-    "formats",
 }
 SLOW = {"scaling_fit"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
@@ -123,7 +121,7 @@ card = st.builds(
     lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
 GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
-machine_of = lambda card, count: st.builds(Machine, card, count, mfu=share, mbu=share)
+machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
 events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
 piece = st.builds(fluid.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
@@ -208,6 +206,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "small": (st.floats(0, 10), [NAN, INF, "1"]),
     "share": (share, [0, -0.1, 1.5, NAN, INF, "1"]),
     "share0": (st.one_of(st.just(0), share), [-0.1, 1.5, NAN, INF, "1"]),
+    "small_share": (st.one_of(st.just(0), st.floats(0.01, 0.9)), [-0.1, 1.5, NAN, INF, "1"]),
     "half": (st.floats(0.2, 0.9), [0, -0.1, 1.5, NAN, INF, "1"]),
     "n0": (st.integers(0, 10**5), NOT_WHOLE),
     "context": (st.integers(0, 10**5), NOT_WHOLE),
@@ -240,6 +239,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
     "machine": (machine_of(card, few), []),
     "roomy": (machine_of(card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), few), []),
+    "name": (st.just("width"), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
     "small_request": (small_request, []),
@@ -476,7 +476,7 @@ def scaled(value, factor):
         return value * factor
     if isinstance(value, accelerators.Accelerator):
         return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peaks={k: v / factor for k, v in value.peaks.items()})
-    if isinstance(value, Machine):
+    if isinstance(value, machine.Machine):
         return dataclasses.replace(value, accelerator=scaled(value.accelerator, factor))
     if isinstance(value, arrivals.Window):
         return dataclasses.replace(value, seconds=value.seconds * factor, rate=value.rate / factor)
@@ -562,20 +562,27 @@ EXAMPLES = [
     speech.fish_audio(),
     simulation.Engine(100),
     configuration.RLStep(),
-    step_seconds.StepTime(1, 1, 1, 1, 1, 1, Machine(GIGAHERTZ)),
-    Machine(GIGAHERTZ, 2),
-    passes.Pass(8, 4),
-    layout.Layout(2, 1, 2),
-    formats.Formats(1, 0.5),
-    encoder_decoder.DEEPSEEK_V41_FLASH,
+    step_seconds.StepTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
+    encoder_decoder.DEEPSEEK_V41_FLASH,
+    layout.Layout(2),
+    passes.Pass(6, 2),
+    machine.Machine(accelerators.accelerator("H100 SXM"), 2),
+    formats.Formats(1, 2),
+    price.Prices(1, 2, 3),
+    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
+    workload_records.ModelCall(8, 2, 4, 1, 2),
+    workload_records.ToolCall("a", 0, 1),
+    workload_records.InteractiveRecord("a", "a", True, "m", "v", 1, (workload_records.ModelCall(8, 2, 4),), (), 1, 2),
+    workload_records.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    workload_records.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "formats"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "replay", "workload_records"})
     checked = {
         kind
         for m in modules
@@ -657,10 +664,10 @@ def test_the_smallest_shapes_are_shapes():
         simulation.Engine(*[1] * 5),
         training_memory.TrainingBytes(*[0] * 5),
     )
-    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), Machine(GIGAHERTZ, 1)
+    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), machine.Machine(GIGAHERTZ, 1)
     (
         backpropagation.Weight("W", 1),
         backpropagation.Operation("x", flops=0, elements=0),
-        step_seconds.StepTime(1, 0, 0, 0, 0, 0, Machine(GIGAHERTZ)),
+        step_seconds.StepTime(1, 0, 0, 0, 0, 0, machine.Machine(GIGAHERTZ)),
     )
     configuration.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)
