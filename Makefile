@@ -32,7 +32,7 @@ GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
-.PHONY: book page check test doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book page limits check test doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 # The limits are those of a fresh clone on two cores; over them there is a warning.
