@@ -238,6 +238,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
     "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
     "machine": (machine_of(card, few), []),
+    "rented": (st.builds(machine.Machine, card, few, dollars_per_gpu_hour=unit), []),
     "roomy": (machine_of(card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), few), []),
     "name": (st.just("width"), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
