@@ -31,13 +31,15 @@ def weight_bytes(model: Model, bytes_per_parameter: Bytes = 2) -> Bytes:
 
 
 @formula
-def idle_experts(share: Share, tokens: Tokens) -> Share:
-    """Share of the routed experts that no token of a step picks, on average.
+def weights_picked(weights: Number, experts: Number, share: Share, tokens: Tokens) -> Number:
+    """Weights that the tokens of a step meet: all but the routed experts that no token picks, on average.
 
     Equation:
-        (1 - share)^tokens.
+        weights - experts (1 - share)^tokens.
 
     Args:
+        weights: all that a step can meet, experts included (count or B).
+        experts: of them in routed experts (in the same unit).
         share: of the experts that one token uses, in (0, 1].
         tokens: in the step.
 
@@ -45,10 +47,10 @@ def idle_experts(share: Share, tokens: Tokens) -> Share:
         Every expert is equally likely and tokens choose independently.
 
     Example:
-        >>> round(idle_experts(8 / 128, 64), 4)
-        0.0161
+        >>> round(weights_picked(100, 80, 8 / 128, 64), 2)
+        98.71
     """
-    return (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
+    return weights - experts * (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
 
 
 @formula
@@ -75,7 +77,7 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
     count, batch = parameters(model), positive(batch, "batch", "sequences")
     read = count.total - (0 if model.tied else count.embedding)
     if model.experts:
-        read -= count.experts * idle_experts(model.active_experts / model.experts, batch)
+        read = weights_picked(read, count.experts, model.active_experts / model.experts, batch)
     return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 

@@ -11,7 +11,7 @@ from ...numeric import Number, total
 from ...units import Count, Share, Tokens
 
 
-# --------------------------------------------------------------------------------------------------- samples generated, samples kept
+# -------------------------------------------------------------------------------------- samples generated, samples kept
 @checks.formula
 def expected_generated(kept: Tokens, fraction: Share) -> Count:
     """Samples to generate until so many are kept, on average (samples).
@@ -75,7 +75,8 @@ def enough_chance(kept: Tokens, fraction: Share, generated: Count) -> Share:
         >>> round(enough_chance(16, 0.5, 32), 4)
         0.57
     """
-    kept, generated = int(checks.whole(kept, "kept", "samples", least=1)), int(checks.whole(generated, "generated", "samples"))
+    kept = int(checks.whole(kept, "kept", "samples", least=1))
+    generated = int(checks.whole(generated, "generated", "samples"))
     if checks.fraction(fraction, "fraction") == 1 or generated < kept:
         return float(generated >= kept)
     ways = lambda j: math.lgamma(generated + 1) - math.lgamma(j + 1) - math.lgamma(generated - j + 1)
@@ -113,7 +114,7 @@ def generated_for(kept: Tokens, fraction: Share, confidence: Share) -> Count:
     return high
 
 
-# --------------------------------------------------------------------------------------------------------------- signal of a group
+# ---------------------------------------------------------------------------------------------------- signal of a group
 @checks.formula
 def advantages(rewards: Sequence[Number], normalised: bool = False) -> tuple[Number, ...]:
     """Group-relative advantages of the responses to one prompt, a tuple.
@@ -167,7 +168,7 @@ def no_signal_chance(success: Share, group: Count, correlation: Share = 0) -> Sh
     return attempts.all_fail(success, group, correlation) + attempts.all_fail(1 - success, group, correlation)
 
 
-# -------------------------------------------------------------------------------------------------------------- averages of the loss
+# ------------------------------------------------------------------------------------------------- averages of the loss
 AVERAGES = ("token", "sequence", "micro-batch")
 
 
@@ -194,7 +195,8 @@ def token_weights(micro_batches: Sequence[Sequence[Count]], average: str) -> tup
         >>> token_weights(((6,), (2, 2)), "micro-batch")
         ((0.08333333333333333,), (0.125, 0.125))
     """
-    counts = tuple(tuple(checks.whole(n, "labels of a sequence", "labels", least=1) for n in batch) for batch in micro_batches)
+    labels_of = lambda n: checks.whole(n, "labels of a sequence", "labels", least=1)
+    counts = tuple(tuple(map(labels_of, batch)) for batch in micro_batches)
     checks.whole(min(map(len, counts), default=0), "sequences of a micro-batch", least=1)
     labels, sequences = total(map(total, counts)), total(map(len, counts))
     weight = {
