@@ -38,8 +38,8 @@ def imported(tree, inside=False):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] in PACKAGES):
             module = (node.module or "").rpartition(".")[2]
-            whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR)
-            home = lambda name, module=module: "__init__" if module in ("", "workloads") else SHOWN.get(name) or module
+            whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR and name not in SHOWN)
+            home = lambda name, m=module: "__init__" if m in ("", "workloads") else SHOWN[name] if m == "workloads_book" else m
             found |= {n.asname or n.name: (n.name, None) if whole(n.name) else (home(n.name), n.name) for n in node.names}
         elif isinstance(node, ast.Import):
             found |= {n.asname or n.name: ("__init__", None) for n in node.names if n.name == "workloads"}
@@ -85,7 +85,15 @@ def code_and_text(path):
 
 
 def users():
-    patterns = "book/**/*.ipynb", "book/**/*.md", "book/**/*.py", "book/**/*.mjs", "exercises/*/*.ipynb", "tests/bench*.py", "lib/workloads/__main__.py"
+    patterns = (
+        "book/**/*.ipynb",
+        "book/**/*.md",
+        "book/**/*.py",
+        "book/**/*.mjs",
+        "exercises/*/*.ipynb",
+        "tests/bench*.py",
+        "lib/workloads/__main__.py",
+    )
     return [path for pattern in patterns for path in ROOT.glob(pattern) if "node_modules" not in path.parts]
 
 

@@ -1,0 +1,99 @@
+"""How large the library may grow: each measure beside its limit, over is red. make limits
+
+Code lines are those with code on them: docstrings, comments and blank lines do not count, data are no code.
+"""
+
+import ast
+import io
+import subprocess
+import sys
+import tokenize
+
+import rooms
+
+import workloads
+
+LIMITS = {
+    "code lines": 4500,
+    "code lines of a module": 250,
+    "public names": 320,
+    "names at the front door": 30,
+    "folders": 7,
+    "fields of a class": 12,
+    "parameters of a function": 7,
+    "functions with more than 15 branches": 0,
+    "public signatures without types": 0,
+    "libraries of others": 0,
+}
+SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def code_lines(source):
+    """Lines that hold code."""
+    said, held = set(), set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node, clean=False) is not None:
+            said |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in SILENT:
+            held |= set(range(token.start[0], token.end[0] + 1))
+    return len(held - said)
+
+
+def signature(function):
+    """Parameters of a function but the first one of a method."""
+    return [a for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs) if a.arg not in ("self", "cls")]
+
+
+def branched():
+    """Functions with more than 15 branches, as ruff counts them."""
+    options = ["--isolated", "--select", "C901", "--config", "lint.mccabe.max-complexity=15", "--output-format", "concise"]
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--quiet", *options, rooms.LIBRARY], capture_output=True, text=True)
+    return [line for line in done.stdout.splitlines() if "C901" in line]
+
+
+def others(tree):
+    """Libraries that a module imports, neither Python's nor this one."""
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    found |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level and node.module}
+    return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) - {"workloads"}
+
+
+def measured():
+    """{measure: (value, where it is largest or what it is)}."""
+    sources = {path.relative_to(rooms.LIBRARY).as_posix(): path.read_text("utf-8") for path in sorted(rooms.LIBRARY.rglob("*.py"))}
+    trees = {name: ast.parse(source) for name, source in sources.items()}
+    lines = {name: code_lines(source) for name, source in sources.items()}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    classes = {n.name: sum(isinstance(part, ast.AnnAssign) for part in n.body) for n in nodes if isinstance(n, ast.ClassDef)}
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+    untyped = [f.name for f in functions if f.returns is None or not all(a.annotation for a in signature(f))]
+    tops = [n for tree in trees.values() for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+    most = lambda counts: (max(counts.values()), max(counts, key=counts.get))
+    listed = lambda found: (len(found), ", ".join(sorted(found)[:5]))
+    return {
+        "code lines": (sum(lines.values()), ""),
+        "code lines of a module": most(lines),
+        "public names": (sum(not n.name.startswith("_") for n in tops), ""),
+        "names at the front door": (len(workloads.__all__), ""),
+        "folders": listed({name.partition("/")[0] for name in sources if "/" in name}),
+        "fields of a class": most(classes),
+        "parameters of a function": most({f.name: len(signature(f)) for f in functions}),
+        "functions with more than 15 branches": listed(branched()),
+        "public signatures without types": listed(untyped),
+        "libraries of others": listed(set().union(*map(others, trees.values()))),
+    }
+
+
+def main():
+    """Print every measure; whether one is over its limit."""
+    found = measured()
+    for measure, (value, where) in found.items():
+        print(
+            f"{'OVER ' if value > LIMITS[measure] else ''}{measure}: {value:,} of at most {LIMITS[measure]:,}{f' ({where})' if where else ''}"
+        )
+    return any(value > LIMITS[measure] for measure, (value, _) in found.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
