@@ -50,6 +50,7 @@ def weights_picked(weights: Number, experts: Number, share: Share, tokens: Token
         >>> round(weights_picked(100, 80, 8 / 128, 64), 2)
         98.71
     """
+    nonnegative(positive(weights, "weights") - nonnegative(experts, "experts"), "weights - experts")
     return weights - experts * (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
 
 
