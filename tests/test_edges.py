@@ -10,14 +10,18 @@ import inspect
 import mutants
 import pytest
 import rooms
+from test_fuzz import IDS, function
 
+from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
     parameter_counts,
+    passes,
     request_tokens,
     speech,
     training_memory,
@@ -25,11 +29,15 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import parts, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.learning.rl import parts, price, round_schedule
+from workloads.serving import arrivals, fluid, latency_metrics, replay, scoring, simulation, step_seconds
+from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
+    **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
+    **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
+    "reserve": 0,
+    "format": "text",
     "past": 0,
     "start": 0,
     "staleness": 0,
@@ -217,6 +225,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     ),
     simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
@@ -242,7 +251,9 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
         {},
     ),
     parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
+    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
@@ -252,6 +263,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
         {"linear_flops": 1},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
 }
 
@@ -285,7 +297,7 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client}  # in its own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, machine.Machine}  # in their own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():
@@ -295,3 +307,12 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}  # of names and shapes, which hold plain numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is checks.formula(len).__code__

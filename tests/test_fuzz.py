@@ -31,18 +31,31 @@ from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
+    passes,
     request_tokens,
     speech,
     training_memory,
     transformer_graph,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.serving import (
+    arrivals,
+    disaggregation,
+    fluid,
+    latency_metrics,
+    playback,
+    replay,
+    scoring,
+    simulation,
+    step_seconds,
+    workload_records,
+)
+from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {
@@ -108,6 +121,7 @@ def model_shapes(draw, experts=None, latent=None, layers=60, width=64):
             shared_experts=draw(st.integers(0, 2)),
             dense_layers=draw(st.integers(0, layers)),
         )
+        sizes["ffn"] *= min(1, sizes["dense_layers"])
     return models.Model("made", **sizes)
 
 
@@ -201,6 +215,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "small": (st.floats(0, 10), [NAN, INF, "1"]),
     "share": (share, [0, -0.1, 1.5, NAN, INF, "1"]),
     "share0": (st.one_of(st.just(0), share), [-0.1, 1.5, NAN, INF, "1"]),
+    "small_share": (st.one_of(st.just(0), st.floats(0.01, 0.9)), [-0.1, 1.5, NAN, INF, "1"]),
     "half": (st.floats(0.2, 0.9), [0, -0.1, 1.5, NAN, INF, "1"]),
     "n0": (st.integers(0, 10**5), NOT_WHOLE),
     "context": (st.integers(0, 10**5), NOT_WHOLE),
@@ -229,6 +244,10 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
+    "machine": (st.builds(machine.Machine, card, few), []),
+    "formats": (st.builds(formats.Formats, st.sampled_from(["fp8", "bf16", 0.75]), st.sampled_from(["fp8", "bf16"])), []),
+    "layout": (st.builds(layout.Layout, tensor=few, data=few), []),
+    "name": (st.just("width"), []),
     "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
@@ -562,11 +581,23 @@ EXAMPLES = [
     scoring.Rates(1, 1),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
+    encoder_decoder.DEEPSEEK_V41_FLASH,
+    layout.Layout(2),
+    passes.Pass(6, 2),
+    machine.Machine(accelerators.accelerator("H100 SXM"), 2),
+    formats.Formats(1, 2),
+    price.Prices(1, 2, 3),
+    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
+    workload_records.ModelCall(8, 2, 4, 1, 2),
+    workload_records.ToolCall("a", 0, 1),
+    workload_records.InteractiveRecord("a", "a", True, "m", "v", 1, (workload_records.ModelCall(8, 2, 4),), (), 1, 2),
+    workload_records.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    workload_records.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "replay", "workload_records"})
     checked = {
         kind
         for m in modules
@@ -634,8 +665,10 @@ def test_the_edge_of_a_domain_belongs_to_it(name, arguments, result, argument, e
 
 def test_the_smallest_shapes_are_shapes():
     one = request_tokens.Request(1, 1, 0)
-    models.Model("m", *[1] * 7)
-    models.Model("m", 1, 1, 2, 2, 1, 0, 1, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0)
+    models.Model("m", 1, 1, layers=1, heads=1, kv_heads=1, head_dim=1, ffn=1)
+    models.Model(
+        "m", 1, 1, layers=1, heads=2, kv_heads=2, head_dim=1, ffn=0, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0
+    )
     models.RecurrentModel("m", *[1] * 6, 0, 0, 1)
     arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
     latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 from typing import Any
 
-from ...checks import formula, positive, whole
+from ...checks import MANY, flag, formula, positive, whole
 from ...counts import flops, memory, parameter_counts
 from ...facts import models
 from ...facts.accelerators import Accelerator
@@ -181,6 +181,11 @@ def for_model(
         >>> policy.parameters, policy.weight_bytes, policy.pair_flops
         (7568097280, 16381470720, 589824)
     """
+    bytes_per_parameter = positive(bytes_per_parameter, "bytes_per_parameter", "B")
+    bytes_per_value, expert_parallel = (
+        positive(bytes_per_value, "bytes_per_value", "B"),
+        flag(expert_parallel, "expert_parallel"),
+    )
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
     if isinstance(model, models.RecurrentModel):
         size = whole(model.published_parameters, "published_parameters", least=1)
@@ -232,7 +237,7 @@ def lognormal_lengths(
         (8, 795.0)
     """
     positive(positive(limit, "limit", "tokens") - positive(mean, "mean", "tokens"), "limit - mean", "tokens")
-    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1)
+    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1, most=MANY)
     quantiles = [NormalDist().inv_cdf((i + 0.5) / count) for i in range(count)]
     cut = lambda mu: [min(limit, math.exp(mu + s * z)) for z in quantiles]
     off = lambda mu: math.fsum(cut(mu)) / count - mean

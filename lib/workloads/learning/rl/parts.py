@@ -24,6 +24,8 @@ def _flag(value, name, _unit):
 def _lengths(completion, name, unit):
     if not isinstance(completion, tuple):
         return positive(completion, name, unit)
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in completion):
+        raise ValueError(f"completion must hold pairs (share, tokens), got {completion!r}")
     pairs = tuple(
         (nonnegative(share, "share of completion"), positive(tokens, name, unit))
         for share, tokens in some(completion, name, "(share, tokens) pair")
@@ -80,7 +82,7 @@ class Rollout:
     prompt_tokens: Tokens = _nonnegative(0, "tokens")
     shared_prompts: bool = _switch(True)
     kept_samples: Number = _positive(None, "samples")
-    stragglers: bool = _word(True, (True, False))
+    stragglers: bool = _field(flag, True)
     first_token: str = _word("decode", ("decode", "prefill"))
     prefill_head: str = _word("all", ("all", "last"))
     context: str = _word("average", ("average", "full"))
