@@ -71,6 +71,14 @@ def test_sums_of_lines_are_exact_in_integers(start, extra, a0, b0, a1, b1):
     assert numeric.sum_of_larger(start, start + extra, (a0, a1), (b0, b1)) == sum(max(a0 + a1 * t, b0 + b1 * t) for t in steps)
 
 
+def test_the_positive_part_of_a_line_against_adding_it_up():
+    for first in range(-7, 8):
+        for slope in range(-4, 5):
+            for steps in range(9):
+                by_hand = sum(max(0, first + slope * j) for j in range(steps))
+                assert numeric.sum_of_larger(0, steps - 1, (first, slope), (0, 0)) == by_hand
+
+
 def test_bisection_ends_beside_the_root():
     for square in (2, 3, 10):
         root = numeric.bisect(lambda x: x * x - square, 1, 8)
