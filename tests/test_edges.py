@@ -189,7 +189,12 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     request_tokens.Request: ({"new": 1, "output": 1, "past": 0}, {}),
     attempts.Attempts: ({"tried": 1, "solved": 0}, {"spent": 0}),
     mixture_of_experts.ExpertLayers: (EXPERTS | {"layers": 1}, {"model": "made"}),
-    encoder_decoder.CedShape: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:], 1), {"name": "made"}),
+    encoder_decoder.CedShape: (
+        dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
+        {"name": "made", "body": None, "memory": None},
+    ),
+    encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
+    encoder_decoder.CedMemory: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedMemory)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},

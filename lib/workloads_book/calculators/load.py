@@ -43,7 +43,7 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     m, card, request = models.model(model), accelerators.accelerator(accelerator), request_tokens.Request(new, output, past)
     peak, bandwidth, room = cards * card.peak(precision), cards * card.bandwidth, cards * card.memory_bytes
     width = dict(bytes_per_parameter=bytes_per_parameter, bytes_per_value=bytes_per_value)
-    end, copies = request_tokens.end_context(request), memory.kv_copies(m, cards)
+    end, copies = request.end_context, memory.kv_copies(m, cards)
     weights, sequence = memory.weight_bytes(m, bytes_per_parameter), copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
     fit = memory.sequences_that_fit(room, weights, sequence)
     points = {
@@ -95,7 +95,7 @@ def _server_work(m, request, batches, copies, width):
     """FLOPs and bytes by name: one prefill, a decode step of each batch. Every copy of the cache that the cards keep is
     moved.
     """
-    new, past, context = request.new, request.past, request_tokens.mean_decode_context(request)
+    new, past, context = request.new, request.past, request.mean_decode_context
     again = (copies - 1) * memory.kv_bytes(m, past + new, bytes_per_value=width["bytes_per_value"])
     work = {"prefill": (flops.forward(m, new, past, head="last").total, memory.prefill_bytes(m, new, past, **width) + again)}
     for rows in dict.fromkeys(batches):
