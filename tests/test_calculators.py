@@ -492,7 +492,7 @@ def test_the_archive_runs_alone_and_holds_no_ledger(tmp_path):
         packed.extractall(tmp_path)
     assert not [n for n in names if "ledger" in n or "answers" in n or n.endswith((".json", ".pyc"))]
     code = (
-        f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads import calculators as c\n"
+        f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads_book import calculators as c\n"
         "print(json.dumps({n: c.answer(n, {})['text'] for n in c.CALCULATORS}))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)

@@ -10,14 +10,18 @@ import inspect
 import mutants
 import pytest
 import rooms
+from test_fuzz import IDS, function
 
+from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
     parameter_counts,
+    passes,
     request_tokens,
     speech,
     training_memory,
@@ -25,11 +29,15 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.learning.rl import configuration, price, round_schedule
+from workloads.serving import arrivals, fluid, latency_metrics, replay, scoring, simulation, step_seconds
+from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
+    **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
+    **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
+    "reserve": 0,
+    "format": "text",
     "past": 0,
     "start": 0,
     "staleness": 0,
@@ -97,19 +105,10 @@ STANDS_FOR = {
 OWN = {  # whole signatures with defaults of their own
     "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
-    "models.Model": dict(
-        tied=False,
-        qkv_bias=False,
-        qk_norm=False,
-        latent=0,
-        rope_dim=0,
-        query_rank=0,
-        experts=0,
-        active_experts=0,
-        expert_ffn=0,
-        shared_experts=0,
-        dense_layers=0,
-    ),
+    "models.Model": dict(tied=False, stack=()),
+    "models.Attention": dict(qkv_bias=False, qk_norm=False),
+    "models.LatentAttention": dict(rope_dim=0, query_rank=0),
+    "models.Experts": dict(shared_experts=0),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
     "configuration.RLStep": dict(
@@ -203,7 +202,11 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     vision.VisionEncoder: (dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:], 1), {"name": "made"}),
     latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
     latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
-    models.Model: (ONE | {"latent": 0, "rope_dim": 0, "query_rank": 0, "value_dim": 1, "experts": 0}, {"name": "made"}),
+    models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
+    models.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1}, {}),
+    models.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0}, {}),
+    models.Gated: ({"ffn": 1}, {}),
+    models.Experts: ({"experts": 1, "active_experts": 1, "expert_ffn": 1, "shared_experts": 0}, {}),
     models.RecurrentModel: (
         {
             "layers": 1,
@@ -220,6 +223,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     ),
     simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
@@ -230,7 +234,9 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
@@ -240,6 +246,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
         {"linear_flops": 1},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
 }
 
@@ -273,13 +280,22 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep, machine.Machine}  # in their own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():
-    fewest = ONE | {"experts": 1, "active_experts": 1, "expert_ffn": 1, "dense_layers": 1, "rope_dim": 1, "query_rank": 1, "latent": 1}
+    fewest = ONE | {"layers": 2, "experts": 1, "active_experts": 1, "expert_ffn": 1, "dense_layers": 1, "rope_dim": 1, "query_rank": 1, "latent": 1}
     assert parameter_counts.parameters(models.Model("made", **fewest)).total > 0
-    for name in ("active_experts", "expert_ffn", "ffn"):
+    for name in ("layers", "active_experts", "expert_ffn", "ffn"):
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}  # of names and shapes, which hold plain numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is checks.formula(len).__code__

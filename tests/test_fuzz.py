@@ -31,18 +31,31 @@ from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
+    passes,
     request_tokens,
     speech,
     training_memory,
     transformer_graph,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.serving import (
+    arrivals,
+    disaggregation,
+    fluid,
+    latency_metrics,
+    playback,
+    replay,
+    scoring,
+    simulation,
+    step_seconds,
+    workload_records,
+)
+from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {
@@ -202,6 +215,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "small": (st.floats(0, 10), [NAN, INF, "1"]),
     "share": (share, [0, -0.1, 1.5, NAN, INF, "1"]),
     "share0": (st.one_of(st.just(0), share), [-0.1, 1.5, NAN, INF, "1"]),
+    "small_share": (st.one_of(st.just(0), st.floats(0.01, 0.9)), [-0.1, 1.5, NAN, INF, "1"]),
     "half": (st.floats(0.2, 0.9), [0, -0.1, 1.5, NAN, INF, "1"]),
     "n0": (st.integers(0, 10**5), NOT_WHOLE),
     "context": (st.integers(0, 10**5), NOT_WHOLE),
@@ -230,6 +244,10 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
+    "machine": (st.builds(machine.Machine, card, few), []),
+    "formats": (st.builds(formats.Formats, st.sampled_from(["fp8", "bf16", 0.75]), st.sampled_from(["fp8", "bf16"])), []),
+    "layout": (st.builds(layout.Layout, tensor=few, data=few), []),
+    "name": (st.just("width"), []),
     "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
@@ -534,6 +552,10 @@ def test_invalid_input_is_refused_by_name(name, arguments, result, argument):
 EXAMPLES = [
     models.model("Qwen3-8B"),
     models.model("Mamba-2-2.7B"),
+    models.Attention(4, 2, 8),
+    models.LatentAttention(4, 8, 16, 2, 3),
+    models.Gated(5),
+    models.Experts(4, 2, 5),
     accelerators.accelerator("H100 SXM"),
     request_tokens.Request(8, 4, 2),
     arrivals.Window(60, 4, ((request_tokens.Request(8, 4), 1),)),
@@ -559,11 +581,25 @@ EXAMPLES = [
     scoring.Rates(1, 1),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
+    encoder_decoder.DEEPSEEK_V41_FLASH,
+    encoder_decoder.DEEPSEEK_V41_FLASH.body,
+    encoder_decoder.DEEPSEEK_V41_FLASH.memory,
+    layout.Layout(2),
+    passes.Pass(6, 2),
+    machine.Machine(accelerators.accelerator("H100 SXM"), 2),
+    formats.Formats(1, 2),
+    price.Prices(1, 2, 3),
+    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
+    workload_records.ModelCall(8, 2, 4, 1, 2),
+    workload_records.ToolCall("a", 0, 1),
+    workload_records.InteractiveRecord("a", "a", True, "m", "v", 1, (workload_records.ModelCall(8, 2, 4),), (), 1, 2),
+    workload_records.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    workload_records.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "replay", "workload_records"})
     checked = {
         kind
         for m in modules

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..checks import flag, formula, keep, positive, some, whole
+from ..checks import MANY, flag, formula, keep, positive, some, whole
 from ..units import Bytes, Count, FlopsPerByte, Tokens
 
 
@@ -83,7 +83,9 @@ def call_chain(request: Request) -> list[Call]:
         [Call(stage='decode', rows=1, context=8192), Call(stage='decode', rows=1, context=8193)]
     """
     prefill = Call("prefill", request.new, request.past)
-    return [prefill] + [Call("decode", 1, request.past + request.new + j) for j in range(request.decode_steps)]
+    return [prefill] + [
+        Call("decode", 1, request.past + request.new + j) for j in range(whole(request.decode_steps, "decode steps", most=MANY))
+    ]
 
 
 @formula

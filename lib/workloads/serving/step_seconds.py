@@ -147,6 +147,7 @@ def step_time(
     """
     if model.experts or model.latent:
         raise ValueError(f"model must be dense, with ordinary attention, got {model.name}")
+    bytes_per_value = positive(bytes_per_value, "bytes_per_value", "B")
     token, head_bytes = forward(model, 1), bytes_per_value * model.hidden * model.vocab
     return StepTime(
         token.projections + token.ffn,

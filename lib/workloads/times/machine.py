@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..checks import fraction, keep, nonnegative, positive, whole
+from ..checks import formula, fraction, keep, nonnegative, positive, whole
 from ..counts import memory
 from ..counts.layout import Layout
 from ..counts.passes import Pass
@@ -90,6 +90,7 @@ class Machine:
         return replace(self, mfu=mfu, mbu=mbu)
 
 
+@formula
 def fits(model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0) -> Number:
     """Sequences that the machine holds at once beside the weights (whole; 0 where not even one fits).
 
