@@ -105,7 +105,7 @@ STANDS_FOR = {
 OWN = {  # whole signatures with defaults of their own
     "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
-    "models.Model": dict(tied=False, stack=()),
+    "models.Model": dict(tied=False),
     "models.Attention": dict(qkv_bias=False, qk_norm=False),
     "models.LatentAttention": dict(rope_dim=0, query_rank=0),
     "models.Experts": dict(shared_experts=0),
