@@ -30,7 +30,7 @@ from workloads.counts import (
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, price, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, replay, scoring, simulation, step_seconds
+from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
 from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
@@ -53,6 +53,13 @@ STANDS_FOR = {
     "lora_rank": 0,
     "correlation": 0,
     "batch": 1,
+    "replicas": 1,
+    "tensor": 1,
+    "pipeline": 1,
+    "data": 1,
+    "expert": 1,
+    "context": 1,
+    "count": 1,
     "servers": 1,
     "cards": 1,
     "copies": 1,
@@ -72,6 +79,9 @@ STANDS_FOR = {
     "bytes_per_value": 2,
     "bytes_per_sample": 2,
     "frozen_bytes": 2,
+    "arithmetic": "bf16",
+    "weights": "bf16",
+    "cache": "bf16",
     "precision": "bf16",  # BF16, 16-bit sound
     "causal": True,
     "absorbed": False,
@@ -103,6 +113,7 @@ STANDS_FOR = {
     "client": "",
 }
 OWN = {  # whole signatures with defaults of their own
+    "passes.prefill": dict(batch=1, head="last"),
     "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(tied=False),
@@ -184,6 +195,7 @@ def test_a_left_out_argument_stands_for_the_same_everywhere(module):
 ONE = {"layers": 1, "hidden": 1, "heads": 1, "kv_heads": 1, "head_dim": 1, "ffn": 1, "vocab": 1}
 EXPERTS = {"layers": 2, "hidden": 1, "expert_ffn": 1, "experts": 1, "active_experts": 1, "shared_experts": 0}
 REQUEST = request_tokens.Request(1, 1)
+CARD = accelerators.Accelerator("made", 1, 1, {"bf16": 1})
 WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     request_tokens.Request: ({"new": 1, "output": 1, "past": 0}, {}),
     attempts.Attempts: ({"tried": 1, "solved": 0}, {"spent": 0}),
@@ -221,6 +233,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         },
         {"name": "made"},
     ),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
     simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
@@ -229,7 +242,8 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
     attempts.Attempts: (["spent"], [], [], {"tried": 1, "solved": 1}),
     lifetime.TaskType: (["attempt_cost"], [], ["share", "success"], {}),
-    scoring.Rates: ([], ["peak", "bandwidth"], ["mfu", "mbu"], {}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
+    machine.Machine: (["dollars_per_gpu_hour"], [], ["mfu", "mbu"], {"accelerator": CARD}),
     fluid.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
@@ -241,9 +255,9 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
         ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
-        ["peak", "bandwidth"],
-        ["mfu", "mbu"],
-        {"linear_flops": 1},
+        [],
+        [],
+        {"linear_flops": 1, "machine": machine.Machine(CARD)},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
     passes.Pass: (["flops", "bytes"], [], [], {}),
@@ -280,7 +294,7 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep, machine.Machine}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():

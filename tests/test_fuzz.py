@@ -43,18 +43,7 @@ from workloads.counts import (
 from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import (
-    arrivals,
-    disaggregation,
-    fluid,
-    latency_metrics,
-    playback,
-    replay,
-    scoring,
-    simulation,
-    step_seconds,
-    workload_records,
-)
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, simulation, step_seconds, workload_records
 from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -131,6 +120,8 @@ recurrent = st.builds(
 card = st.builds(
     lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
+GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
+machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
 events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
 piece = st.builds(fluid.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
@@ -185,7 +176,7 @@ rl_step = st.builds(configuration.RLStep, **step_fields)
 breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
 engine = st.builds(simulation.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
-    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, st.just(1e9), st.just(1e9), share, share, st.sampled_from(["sum", "max"])
+    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, machine_of(st.just(GIGAHERTZ), st.just(1)), st.sampled_from(["sum", "max"])
 )
 short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
@@ -244,11 +235,11 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
-    "machine": (st.builds(machine.Machine, card, few), []),
-    "formats": (st.builds(formats.Formats, st.sampled_from(["fp8", "bf16", 0.75]), st.sampled_from(["fp8", "bf16"])), []),
-    "layout": (st.builds(layout.Layout, tensor=few, data=few), []),
+    "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
+    "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
+    "machine": (machine_of(card, few), []),
+    "roomy": (machine_of(card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), few), []),
     "name": (st.just("width"), []),
-    "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
     "small_request": (small_request, []),
@@ -268,7 +259,6 @@ KINDS = {  # kind: (valid values, invalid values)
     "stage": (st.builds(taskgraph.Stage, st.sampled_from("abc"), big), []),
     "names": (st.just(["s0"]), [["nobody"]]),
     "parts": (st.just(["attention", "head"]), [["tail"]]),
-    "rates": (st.builds(scoring.Rates, st.floats(1e9, 1e15), st.floats(1e9, 1e15), share, share), []),
     "ced": (st.just(encoder_decoder.DEEPSEEK_V41_FLASH), []),
     "encoder": (st.just(vision.encoder()), []),
     "image": (st.sampled_from([(640, 640), (32, 64)]), []),
@@ -486,8 +476,8 @@ def scaled(value, factor):
         return value * factor
     if isinstance(value, accelerators.Accelerator):
         return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peaks={k: v / factor for k, v in value.peaks.items()})
-    if isinstance(value, scoring.Rates):
-        return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peak=value.peak / factor)
+    if isinstance(value, machine.Machine):
+        return dataclasses.replace(value, accelerator=scaled(value.accelerator, factor))
     if isinstance(value, arrivals.Window):
         return dataclasses.replace(value, seconds=value.seconds * factor, rate=value.rate / factor)
     if isinstance(value, latency_metrics.Events):
@@ -576,9 +566,8 @@ EXAMPLES = [
     speech.fish_audio(),
     simulation.Engine(100),
     configuration.RLStep(),
-    step_seconds.StepTime(1, 1, 1, 1, 1, 1, 1, 1),
+    step_seconds.StepTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
-    scoring.Rates(1, 1),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
     encoder_decoder.DEEPSEEK_V41_FLASH,
@@ -681,6 +670,10 @@ def test_the_smallest_shapes_are_shapes():
         simulation.Engine(*[1] * 5),
         training_memory.TrainingBytes(*[0] * 5),
     )
-    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), scoring.Rates(1, 1, 1, 1)
-    backpropagation.Weight("W", 1), backpropagation.Operation("x", flops=0, elements=0), step_seconds.StepTime(1, 0, 0, 0, 0, 0, 1, 1)
+    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), machine.Machine(GIGAHERTZ, 1)
+    (
+        backpropagation.Weight("W", 1),
+        backpropagation.Operation("x", flops=0, elements=0),
+        step_seconds.StepTime(1, 0, 0, 0, 0, 0, machine.Machine(GIGAHERTZ)),
+    )
     configuration.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)
