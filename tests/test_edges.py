@@ -120,6 +120,7 @@ OWN = {  # whole signatures with defaults of their own
     "models.Attention": dict(qkv_bias=False, qk_norm=False),
     "models.LatentAttention": dict(rope_dim=0, query_rank=0),
     "models.Experts": dict(shared_experts=0),
+    "parameter_counts.PartCounts": dict(biases=0, cached=0, cache_heads=1),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
     "configuration.RLStep": dict(
@@ -298,7 +299,16 @@ def test_no_shape_with_numbers_is_left_out():
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():
-    fewest = ONE | {"layers": 2, "experts": 1, "active_experts": 1, "expert_ffn": 1, "dense_layers": 1, "rope_dim": 1, "query_rank": 1, "latent": 1}
+    fewest = ONE | {
+        "layers": 2,
+        "experts": 1,
+        "active_experts": 1,
+        "expert_ffn": 1,
+        "dense_layers": 1,
+        "rope_dim": 1,
+        "query_rank": 1,
+        "latent": 1,
+    }
     assert parameter_counts.parameters(models.Model("made", **fewest)).total > 0
     for name in ("layers", "active_experts", "expert_ffn", "ffn"):
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
@@ -306,7 +316,12 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
 
 
-CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}  # of names and shapes, which hold plain numbers
+CACHED = {  # of names and shapes, which hold plain numbers
+    "parameter_counts.matrices",
+    "parameter_counts.stack_counts",
+    "prefix_cache.recorded_rounds",
+    "playback.voice_record",
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))

@@ -13,7 +13,6 @@ from ..units import Bytes, Count
 from .backpropagation import Operation, kept_elements
 from .transformer_graph import weights
 
-
 # Activations
 LOGIT_COPIES = (2, 4, 4)  # bytes a value: logits as the head writes them, the same in FP32, their log-softmax (later its gradient)
 
