@@ -29,7 +29,7 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, price, round_schedule
+from workloads.learning.rl import parts, price, round_schedule
 from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
 from workloads.times import machine, taskgraph
 
@@ -116,29 +116,28 @@ OWN = {  # whole signatures with defaults of their own
     "passes.prefill": dict(batch=1, head="last"),
     "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
-    "models.Model": dict(
-        tied=False,
-        qkv_bias=False,
-        qk_norm=False,
-        latent=0,
-        rope_dim=0,
-        query_rank=0,
-        experts=0,
-        active_experts=0,
-        expert_ffn=0,
-        shared_experts=0,
-        dense_layers=0,
-    ),
+    "models.Model": dict(tied=False),
+    "models.Attention": dict(qkv_bias=False, qk_norm=False),
+    "models.LatentAttention": dict(rope_dim=0, query_rank=0),
+    "models.Experts": dict(shared_experts=0),
+    "parameter_counts.PartCounts": dict(biases=0, cached=0, cache_heads=1),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
-    "configuration.RLStep": dict(
+    "parts.Rollout": dict(
         completion=4 * 1024,
         prompts=64,
         group=16,
         prompt_tokens=0,
         shared_prompts=True,
         stragglers=True,
+        first_token="decode",
+        prefill_head="all",
+        context="average",
+        decode_bound="roofline",
+    ),
+    "parts.Policy": dict(
         parameters=8e9,
+        head_parameters=0,
         weight_bytes=2 * 8e9,
         embedding_bytes=0,
         expert_bytes=0,
@@ -146,38 +145,33 @@ OWN = {  # whole signatures with defaults of their own
         kv_bytes=2 * 36 * 8 * 128 * 2,
         state_bytes=0,
         pair_flops=0,
-        head_parameters=0,
+    ),
+    "parts.Gpu": dict(peak=990e12, bandwidth=3.35e12, memory_bytes=80e9, mbu=0.7, mfu=0.35, decode_mfu=1),
+    "parts.Placement": dict(
         gpus=8,
-        peak=990e12,
-        bandwidth=3.35e12,
-        memory_bytes=80e9,
+        overlap=False,
         gpus_per_copy=1,
         replicated_bytes=0,
         kv_copies=1,
-        overlap=False,
-        mbu=0.7,
-        mfu=0.35,
-        decode_mfu=1,
-        context="average",
-        decode_bound="roofline",
         capacity="waves",
-        lora=False,
-        recompute=False,
+        copies=1,
+        overhead=1.2,
+        held_state_bytes=0,
+    ),
+    "parts.Method": dict(
         reference=True,
         policy_logprobs=False,
         teachers=0,
-        first_token="decode",
-        prefill_head="all",
         pass_head="all",
         epochs=1,
-        rollout_uses=1,
+        num_iterations=1,
+        lora=False,
+        recompute=False,
         optimizer_bytes=28,
         trainable_share=1,
-        held_state_bytes=0,
-        copies=1,
-        overhead=1.2,
         other_seconds=0,
     ),
+    "generation.Phase": dict(flops=0),
 }
 
 
@@ -209,7 +203,12 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     request_tokens.Request: ({"new": 1, "output": 1, "past": 0}, {}),
     attempts.Attempts: ({"tried": 1, "solved": 0}, {"spent": 0}),
     mixture_of_experts.ExpertLayers: (EXPERTS | {"layers": 1}, {"model": "made"}),
-    encoder_decoder.CedShape: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:], 1), {"name": "made"}),
+    encoder_decoder.CedShape: (
+        dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
+        {"name": "made", "body": None, "memory": None},
+    ),
+    encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
+    encoder_decoder.CedMemory: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedMemory)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},
@@ -218,7 +217,11 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     vision.VisionEncoder: (dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:], 1), {"name": "made"}),
     latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
     latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
-    models.Model: (ONE | {"latent": 0, "rope_dim": 0, "query_rank": 0, "value_dim": 1, "experts": 0}, {"name": "made"}),
+    models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
+    models.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1}, {}),
+    models.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0}, {}),
+    models.Gated: ({"ffn": 1}, {}),
+    models.Experts: ({"experts": 1, "active_experts": 1, "expert_ffn": 1, "shared_experts": 0}, {}),
     models.RecurrentModel: (
         {
             "layers": 1,
@@ -248,6 +251,21 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    parts.Rollout: (["prompt_tokens"], ["completion", "prompts", "group"], [], {}),
+    parts.Policy: (
+        ["head_parameters", "embedding_bytes", "expert_bytes", "kv_bytes", "state_bytes", "pair_flops", "decode_pair_flops"],
+        ["parameters", "total_parameters", "weight_bytes"],
+        ["expert_share"],
+        {},
+    ),
+    parts.Gpu: ([], ["peak", "bandwidth", "memory_bytes"], ["mbu", "mfu", "decode_mfu"], {}),
+    parts.Placement: (
+        ["replicated_bytes", "held_state_bytes"],
+        ["gpus", "rollout_gpus", "gpus_per_copy", "kv_copies", "copies", "overhead"],
+        [],
+        {},
+    ),
+    parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
     replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
     price.Prices: (["sampled", "trained", "forward"], [], [], {}),
@@ -294,19 +312,33 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client}  # in its own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():
-    fewest = ONE | {"experts": 1, "active_experts": 1, "expert_ffn": 1, "dense_layers": 1, "rope_dim": 1, "query_rank": 1, "latent": 1}
+    fewest = ONE | {
+        "layers": 2,
+        "experts": 1,
+        "active_experts": 1,
+        "expert_ffn": 1,
+        "dense_layers": 1,
+        "rope_dim": 1,
+        "query_rank": 1,
+        "latent": 1,
+    }
     assert parameter_counts.parameters(models.Model("made", **fewest)).total > 0
-    for name in ("active_experts", "expert_ffn", "ffn"):
+    for name in ("layers", "active_experts", "expert_ffn", "ffn"):
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
 
 
-CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}  # of names and shapes, which hold plain numbers
+CACHED = {  # of names and shapes, which hold plain numbers
+    "parameter_counts.matrices",
+    "parameter_counts.stack_counts",
+    "prefix_cache.recorded_rounds",
+    "playback.voice_record",
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
