@@ -109,7 +109,7 @@ def test_saving_of_a_shared_prefix(found):
 def test_a_step_of_grpo(found):
     """Training of 1,024 samples of 4,096 tokens and a pass of the reference: 6N + 2N a token, N = 8e9, 8 GPUs at 35% of 990 TFLOP/s."""
     learning = 1024 * 4096 * (6 + 2) * 8e9 / (8 * 0.35 * 990e12) + 28 * 8e9 / (8 * 0.7 * 3.35e12)
-    assert found["step"].learning_seconds == pytest.approx(learning, rel=1e-9)
+    assert found["step"].learning.seconds == pytest.approx(learning, rel=1e-9)
     assert found["step"].step_seconds > learning + 4096 * 16e9 / (0.7 * 3.35e12)  # at least one reading of the weights a token
 
 
