@@ -13,9 +13,9 @@ from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.serving.arrivals import Arrival, poisson_times
-from workloads.serving.replay import replay_factors, replay_load, replay_settings
 from workloads.serving.simulation import Engine, serve, serve_stepwise
 from workloads.serving.step_seconds import step_time
+from workloads_book.measured_runs import replay_factors, replay_load, replay_settings
 
 ENGINE = Engine(**replay_settings())
 COST = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors())

@@ -22,9 +22,9 @@ from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.learning.rl import configuration, phases
 from workloads.learning.scaling import loss, published_laws
-from workloads.serving import replay, simulation, step_seconds
+from workloads.serving import simulation, step_seconds
 from workloads.serving.arrivals import interleaved
-from workloads_book import calculators, plot
+from workloads_book import calculators, measured_runs, plot
 from workloads_book.calculators import forms, load, tasks
 from workloads_book.calculators.forms import CALCULATORS
 
@@ -99,11 +99,11 @@ def test_backlog_against_a_queue_in_small_steps():
 def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(preset, name):
     given = CALCULATORS["serving"].presets[preset]
     shares = given.get("first_share", 90), given.get("second_share", 10)
-    lengths = [n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)]
+    lengths = [n for r in (measured_runs.LONG_INPUT, measured_runs.LONG_OUTPUT) for n in (r.new, r.output)]
     windows = [load._window(60, 4, share, 100, *lengths) for share in shares]
-    assert tuple(interleaved(windows)) == replay.replay_load(name)
-    cost = step_seconds.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
-    run = simulation.serve_stepwise(replay.replay_load(name), simulation.Engine(**replay.replay_settings()), cost)
+    assert tuple(interleaved(windows)) == measured_runs.replay_load(name)
+    cost = step_seconds.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **measured_runs.replay_factors())
+    run = simulation.serve_stepwise(measured_runs.replay_load(name), simulation.Engine(**measured_runs.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
     assert {k: shown["values"][k] for k in simulation.p95_times(run)} == simulation.p95_times(run) and shown["values"]["steps"] == run.steps
     assert shown["tables"][0]["head"][-1] == "measured>"

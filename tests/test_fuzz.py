@@ -41,23 +41,11 @@ from workloads.counts import (
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
+from workloads.serving import arrivals, calibration, disaggregation, fluid, latency_metrics, playback, scoring, simulation, step_seconds
 from workloads.times import taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
-NOT_FORMULAS = {
-    "tables",
-    "checks",
-    "numeric",
-    "units",
-    "results",
-    "symbols",
-    "workload_records",
-    "traces",
-    "replay",
-    "measurements",
-    "accelerators",
-}
+NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators"}
 SLOW = {"scaling_fit"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
 SPECS = Path(__file__).with_name("fuzz.txt").read_text(encoding="utf-8")
@@ -176,7 +164,7 @@ step_time = st.builds(
 short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
 run = st.builds(simulation.serve, load, engine, step_time)
-measured = st.builds(replay.Measured, unit, unit, unit, unit, st.integers(0, 9), st.just((1, 2)))
+measured = st.builds(calibration.Measured, unit, unit, unit, unit, st.integers(0, 9), st.just((1, 2)))
 tiny = model_shapes(layers=2, width=4)
 graph = st.builds(transformer_graph.transformer, tiny, few)
 run_row = st.builds(scaling.TrainingRun, st.just("made"), st.floats(1e6, 1e12), st.floats(1e6, 1e13), unit, st.just("file"))

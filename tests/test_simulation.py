@@ -14,20 +14,19 @@ from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.serving import step_seconds
 from workloads.serving.arrivals import Arrival, poisson_times
-from workloads.serving.calibration import calibrate, relative_errors
-from workloads.serving.replay import (
+from workloads.serving.calibration import Measured, calibrate, relative_errors
+from workloads.serving.simulation import Engine, Run, Served, outstanding, p95_times, serve, serve_stepwise
+from workloads.serving.step_seconds import TICKS, StepTime, step_time
+from workloads.serving.traces import trace_lines
+from workloads_book.measured_runs import (
     LONG_INPUT,
     LONG_OUTPUT,
-    Measured,
     logged_chunks,
     measured_replay,
     replay_factors,
     replay_load,
     replay_settings,
 )
-from workloads.serving.simulation import Engine, Run, Served, outstanding, p95_times, serve, serve_stepwise
-from workloads.serving.step_seconds import TICKS, StepTime, step_time
-from workloads.serving.traces import trace_lines
 
 QWEN, CARD = model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation")
 ENGINE = Engine(**replay_settings())

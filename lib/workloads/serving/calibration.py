@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, log
 
@@ -11,9 +11,22 @@ from ..checks import finite, formula, one_of, positive, some
 from ..numeric import Number
 from ..units import Share
 from .arrivals import Arrival
-from .replay import Measured
 from .simulation import Engine, Run, p95_times, serve
 from .step_seconds import StepTime
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one replay: nearest-rank p95 values and makespan (s), preemptions, and the outstanding
+    requests after 10, 20, ... 120 s.
+    """
+
+    request_p95: float
+    ttft_p95: float
+    wait_p95: float
+    makespan: float
+    preemptions: int
+    outstanding: tuple
 
 
 @formula
@@ -22,14 +35,13 @@ def relative_errors(run: Run, measured: Measured) -> dict[str, Number]:
 
     Args:
         run: a `Run`.
-        measured: a `replay.Measured`.
+        measured: a `Measured`.
 
     Raises:
         ValueError: for a measured time that is not above 0.
 
     Example:
         >>> from workloads.serving.simulation import Run, Served
-        >>> from workloads.serving.replay import Measured
         >>> run = Run((Served(0.0, 0.5, 1.0, 3.0, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=())
         >>> relative_errors(
         ...     run, Measured(request_p95=2, ttft_p95=1, wait_p95=1, makespan=4, preemptions=0, outstanding=())
@@ -48,7 +60,7 @@ def calibrate(
     Args:
         engine: an `Engine`.
         step_time: the `StepTime` whose shares are replaced.
-        observations: (load, `replay.Measured`) pairs.
+        observations: (load, `Measured`) pairs.
         factors: 1: one share for both; 2: two.
 
     Returns:

@@ -113,7 +113,7 @@ class Run:
 @formula
 def p95_times(run: Run) -> dict[str, Seconds]:
     """Nearest-rank p95 of request time, TTFT and wait for the first scheduling, and the makespan (s), a dict named as
-    `replay.Measured`.
+    `calibration.Measured`.
 
     Args:
         run: a `Run`.

@@ -4,11 +4,11 @@ from math import gcd
 
 from workloads.counts import flops, memory, request_tokens
 from workloads.facts import accelerators, models
-from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
+from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
 from workloads.times import roofline
 from workloads.units import TERA, number, quantity
 
-from .. import plot
+from .. import measured_runs, plot
 from ..plot import Axis, Line
 from .common import ATTENTION, CARDS, DENSE, MEASURED_CARD, PERCENT, clock, efficiencies, must_fit, scaled, several, would_fit
 from .forms import calculator, choice, count, doublings, group, num, result, switch
@@ -155,10 +155,10 @@ LOAD = (
 REQUESTS = group(
     "Windows and requests",
     num("seconds", "Length of each window", 60, "s", 1, 3600, (10, 20, 30, 60, 120, 300)),
-    count("long_prompt", "Long input: prompt", replay.LONG_INPUT.new, "tokens", 1, 2**20),
-    count("short_output", "Long input: output", replay.LONG_INPUT.output, "tokens", 2, 2**17),
-    count("short_prompt", "Long output: prompt", replay.LONG_OUTPUT.new, "tokens", 1, 2**20),
-    count("long_output", "Long output: output", replay.LONG_OUTPUT.output, "tokens", 2, 2**17),
+    count("long_prompt", "Long input: prompt", measured_runs.LONG_INPUT.new, "tokens", 1, 2**20),
+    count("short_output", "Long input: output", measured_runs.LONG_INPUT.output, "tokens", 2, 2**17),
+    count("short_prompt", "Long output: prompt", measured_runs.LONG_OUTPUT.new, "tokens", 1, 2**20),
+    count("long_output", "Long output: output", measured_runs.LONG_OUTPUT.output, "tokens", 2, 2**17),
 )
 
 
@@ -271,7 +271,7 @@ def _backlog_plot(path, flat, seconds):
 
 
 # serving simulator ------------------------------------------------------------------------------------------
-SETTINGS, FACTORS = replay.replay_settings(), replay.replay_factors()
+SETTINGS, FACTORS = measured_runs.replay_settings(), measured_runs.replay_factors()
 MEASURED = {"blocks": SETTINGS["blocks"]}
 MOST_REQUESTS = 6000
 SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
@@ -342,7 +342,8 @@ def simulator(
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
     known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == simulation.Engine(**SETTINGS)
-    measured = next((replay.measured_replay(name) for name in replay.WINDOWS if known and load == replay.replay_load(name)), None)
+    replays = (name for name in measured_runs.WINDOWS if known and load == measured_runs.replay_load(name))
+    measured = next(map(measured_runs.measured_replay, replays), None)
     text = (
         f"{number(found['requests'])} requests: 95% have their first token within {clock(found['ttft_p95'], 3)} and end within "
         f"{clock(found['request_p95'], 3)}; "

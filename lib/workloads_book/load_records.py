@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from ..checks import formula, keep, nonnegative, plain, positive, some, whole
-from ..counts.request_tokens import Request, total_decode_steps
-from ..units import Bytes, Count, FlopCount, Seconds, Tokens
-from .arrivals import Arrival
-from .prefix_cache import recorded_rounds
+from workloads.checks import keep, nonnegative, plain, positive, some, whole
+from workloads.counts.request_tokens import Request, total_decode_steps
+from workloads.serving.arrivals import Arrival
+from workloads.units import Bytes, Count, FlopCount, Seconds, Tokens
+
+from .measured_runs import recorded_rounds
 
 
 def _text(value, name):
@@ -230,7 +231,6 @@ def _made(kind, values):
         raise ValueError(f"{kind.__name__} must hold every field without a default: {error}") from None
 
 
-@formula
 def to_line(record: InteractiveRecord | MediaRecord | LearningRecord) -> str:
     """A record as one line of JSON, its kind first.
 
@@ -249,7 +249,6 @@ def to_line(record: InteractiveRecord | MediaRecord | LearningRecord) -> str:
     return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False)
 
 
-@formula
 def from_line(line: str) -> InteractiveRecord | MediaRecord | LearningRecord:
     """The record in one line of JSON.
 
@@ -275,7 +274,6 @@ def from_line(line: str) -> InteractiveRecord | MediaRecord | LearningRecord:
     return _made(kind, values)
 
 
-@formula
 def read(lines: Iterable[str]) -> list[InteractiveRecord | MediaRecord | LearningRecord]:
     """The records of a log, a list.
 
@@ -299,7 +297,6 @@ def read(lines: Iterable[str]) -> list[InteractiveRecord | MediaRecord | Learnin
     return records
 
 
-@formula
 def new_tokens(record: InteractiveRecord) -> Tokens:
     """Input tokens of an interactive record that no cache held (tokens): what prefill has to process.
 
@@ -313,7 +310,6 @@ def new_tokens(record: InteractiveRecord) -> Tokens:
     return sum(call.request.new for call in record.calls)
 
 
-@formula
 def decode_steps(record: InteractiveRecord) -> Count:
     """Decode steps of an interactive record (calls): each call's output but its first token.
 
@@ -327,7 +323,6 @@ def decode_steps(record: InteractiveRecord) -> Count:
     return total_decode_steps(call.request for call in record.calls)
 
 
-@formula
 def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:
     """Records of a load of independent requests to Qwen3-8B, as in section 3.1: one call each, no check.
 
@@ -338,7 +333,7 @@ def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:
         List of InteractiveRecord.
 
     Example:
-        >>> from workloads.serving.replay import replay_load
+        >>> from workloads_book.measured_runs import replay_load
         >>> len(request_records(replay_load("uniform")))
         480
     """
@@ -356,7 +351,6 @@ def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:
     ]
 
 
-@formula
 def task_record(run: str, passed: bool, check: str) -> InteractiveRecord:
     """Record of a measured run of the code task, as in section 3.2, its calls laid end to end with the tools between
     them.
