@@ -163,7 +163,7 @@ def test_stored_answers_are_those_of_the_solved_notebook(exercise, solved):
         hints = [s["hint"] for s in wanted.get("slips", [])]
         assert len(hints) == len(set(hints)), "one hint for each slip"
         for slip in wanted.get("slips", []):
-            for name, value in answers.flat(quantity, eval(slip["value"], dict(solved(exercise)))).items():
+            for name, value in answers.flat(quantity, eval(slip["value"], seal.Names(solved(exercise)))).items():
                 assert answers.verdict(exercise, name, value, entries[name]).text == f"not yet: {slip['hint']}", slip
         for name, value in values.items():
             if not isinstance(value, str) and entries[name]["size"] is not None:

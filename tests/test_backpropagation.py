@@ -32,7 +32,7 @@ from workloads.learning.optimizer import update_traffic
 from workloads.learning.training_batches import Batch, UpdateTokens, document_pairs, input_timeline, pack, update_tokens
 
 QWEN = model("Qwen3-8B")
-TINY = Model("tiny", 3, 8, 4, 2, 3, 10, 11, qk_norm=True)
+TINY = Model("tiny", 8, 11, layers=3, heads=4, kv_heads=2, head_dim=3, ffn=10, qk_norm=True)
 TRANSFORMERS = [m for m in models().values() if isinstance(m, Model)]
 SIZES = st.integers(1, 5)
 

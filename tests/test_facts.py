@@ -20,16 +20,16 @@ TINY = dict(layers=2, hidden=6, heads=4, kv_heads=2, head_dim=3, ffn=5, vocab=7)
 
 def rate(item, precision, sparsity):
     keys = {"item": item, "quantity": "peak", "precision": precision, "sparsity": sparsity}
-    return next(base_value(row) for row in table("hardware") if row.items() >= keys.items())
+    return next(base_value(row) for row in table("accelerators") if row.items() >= keys.items())
 
 
-@pytest.mark.parametrize("name", ["hardware", "models", "measurements"])
+@pytest.mark.parametrize("name", ["accelerators", "measurements"])
 def test_no_fact_stands_twice(name):
     keys = Counter(tuple(row.get(c) for c in ("item", "quantity", "precision", "sparsity")) for row in table(name))
     assert [key for key, count in keys.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("name", ["hardware", "models", "measurements"])
+@pytest.mark.parametrize("name", ["accelerators", "measurements"])
 def test_each_fact_names_unit_document_place_and_date(name):
     for row in table(name):
         assert row["unit"] != "-" and row["document"] != "-" and row["place"] != "-"
@@ -38,7 +38,7 @@ def test_each_fact_names_unit_document_place_and_date(name):
 
 
 def test_each_rate_says_precision_and_dense_or_sparse():
-    for row in table("hardware"):
+    for row in table("accelerators"):
         assert (row["quantity"] == "peak") == (row["precision"] != "-") == (row["sparsity"] in ("dense", "sparse"))
 
 
@@ -95,7 +95,7 @@ def test_fp8_is_twice_bf16_where_a_card_has_it():
 
 
 def test_sparse_rates_are_twice_the_dense_ones_and_never_a_peak():
-    sparse = [r for r in table("hardware") if r["sparsity"] == "sparse"]
+    sparse = [r for r in table("accelerators") if r["sparsity"] == "sparse"]
     assert len(sparse) >= 6
     for row in sparse:
         dense = rate(row["item"], row["precision"], "dense")
@@ -209,10 +209,24 @@ SHAPES = [
     Model("gqa", **TINY),
     Model("tied, bias", **TINY, tied=True, qkv_bias=True),
     Model("norms", **TINY, qk_norm=True),
-    Model("mla", 3, 10, 4, 4, 2, 6, 11, latent=5, rope_dim=1, query_rank=3, value_dim=4),
-    Model("mla without query rank", 3, 10, 4, 4, 2, 6, 11, latent=5, rope_dim=1),
-    Model("experts", 4, 10, 4, 1, 2, 6, 11, experts=5, active_experts=2, expert_ffn=3, shared_experts=1, dense_layers=1),
-    Model("all experts", 4, 10, 4, 1, 2, 0, 11, experts=5, active_experts=2, expert_ffn=3),
+    Model("mla", 10, 11, layers=3, heads=4, kv_heads=4, head_dim=2, ffn=6, latent=5, rope_dim=1, query_rank=3, value_dim=4),
+    Model("mla without query rank", 10, 11, layers=3, heads=4, kv_heads=4, head_dim=2, ffn=6, latent=5, rope_dim=1),
+    Model(
+        "experts",
+        10,
+        11,
+        layers=4,
+        heads=4,
+        kv_heads=1,
+        head_dim=2,
+        ffn=6,
+        experts=5,
+        active_experts=2,
+        expert_ffn=3,
+        shared_experts=1,
+        dense_layers=1,
+    ),
+    Model("all experts", 10, 11, layers=4, heads=4, kv_heads=1, head_dim=2, ffn=0, experts=5, active_experts=2, expert_ffn=3),
 ]
 
 
@@ -242,7 +256,7 @@ def test_kinds_of_attention():
 
 def test_parameters_of_a_symbolic_shape_are_its_polynomial():
     layers, hidden, vocab = sympy.symbols("L h V", positive=True, integer=True)
-    shape = Model("symbolic", layers, hidden, 4, 2, 3, 5, vocab)
+    shape = Model("symbolic", hidden, vocab, layers=layers, heads=4, kv_heads=2, head_dim=3, ffn=5)
     total = parameters(shape).total
     layer = hidden * 12 + 2 * hidden * 6 + 12 * hidden + 3 * 5 * hidden + 2 * hidden  # Q, K and V, output, FFN, norms
     assert sympy.expand(total - (2 * vocab * hidden + layers * layer + hidden)) == 0
@@ -261,16 +275,18 @@ def test_parameters_of_a_symbolic_shape_are_its_polynomial():
         ({"ffn": 0}, "ffn"),
         ({"tied": "yes"}, "tied"),
         ({"head_dim": float("nan")}, "head_dim"),
-        ({"expert_ffn": 4}, "experts"),
-        ({"shared_experts": 1}, "experts must be above 0"),
+        ({"expert_ffn": 4}, "expert_ffn must be 0 in Gated"),
+        ({"shared_experts": 1}, "shared_experts must be 0"),
         ({"dense_layers": 1}, "experts must be above 0"),
         ({"experts": 4}, "active_experts"),
-        ({"experts": 4, "active_experts": 5, "expert_ffn": 2}, "active_experts"),
+        ({"experts": 4, "active_experts": 5, "expert_ffn": 2, "ffn": 0}, "active_experts must be at most experts"),
+        ({"experts": 4, "active_experts": 2, "expert_ffn": 2}, "ffn must be 0"),
+        ({"width": 4}, "size of a layer must be one of 'heads'.*got 'width'"),
         ({"experts": 4, "active_experts": 2}, "expert_ffn"),
         ({"experts": 4, "active_experts": 2, "expert_ffn": 2, "dense_layers": 3}, "dense_layers"),
-        ({"rope_dim": 2}, "latent"),
+        ({"rope_dim": 2}, "rope_dim must be 0"),
         ({"latent": 2}, "kv_heads"),
-        ({"latent": 2, "kv_heads": 4, "qk_norm": True}, "latent"),
+        ({"latent": 2, "kv_heads": 4, "qk_norm": True}, "qk_norm must be False in LatentAttention"),
         ({"published_parameters": -1}, "published_parameters"),
     ],
 )
@@ -320,11 +336,13 @@ def test_a_measurement_keeps_what_was_printed():
 
 
 def test_all_experts_may_be_active_and_all_layers_dense():
-    all_at_once = Model("made", 5, 2, 2, 1, 3, 7, 11, experts=4, active_experts=4, expert_ffn=2, dense_layers=4)
+    all_at_once = Model(
+        "made", 2, 11, layers=5, heads=2, kv_heads=1, head_dim=3, ffn=7, experts=4, active_experts=4, expert_ffn=2, dense_layers=4
+    )
     assert active_parameters(all_at_once) == parameters(all_at_once).total
     assert parameters(replace(all_at_once, dense_layers=5)).experts == 0
 
 
 def test_a_publisher_may_name_no_number_of_parameters():
-    assert Model("made", 1, 1, 1, 1, 1, 1, 1).published_parameters is None
+    assert Model("made", 1, 1, layers=1, heads=1, kv_heads=1, head_dim=1, ffn=1).published_parameters is None
     assert RecurrentModel("made", 1, 1, 1, 1, 1, 2, 0, 2).published_parameters is None

@@ -101,6 +101,7 @@ def shapes(draw):
             shared_experts=draw(st.integers(0, 1)),
             dense_layers=draw(st.integers(0, sizes["layers"])),
         )
+        sizes["ffn"] *= min(1, sizes["dense_layers"])
     return Model("drawn", **sizes)
 
 
@@ -126,7 +127,7 @@ def test_a_backward_pass_repeats_each_product_twice(rows, inner, columns):
     once = meter.flops["head"]
     meter.matmul("head", rows, columns, inner)  # dX = dY W^T
     meter.matmul("head", inner, rows, columns)  # dW = X^T dY
-    only_a_head = Model("head", 1, inner, 1, 1, 1, 1, columns)
+    only_a_head = Model("head", inner, columns, layers=1, heads=1, kv_heads=1, head_dim=1, ffn=1)
     assert training(only_a_head, rows).forward.head == once == 2 * rows * inner * columns
     assert training(only_a_head, rows).backward.head == meter.flops["head"] - once
 
@@ -289,7 +290,7 @@ def test_symbols_pass_and_give_the_polynomial():
 
 def test_a_symbolic_shape_gives_the_general_formula():
     layers, hidden, heads, width, ffn, vocab, n = sympy.symbols("L h H d f V n", positive=True, integer=True)
-    shape = Model("symbolic", layers, hidden, heads, heads, width, ffn, vocab)
+    shape = Model("symbolic", hidden, vocab, layers=layers, heads=heads, kv_heads=heads, head_dim=width, ffn=ffn)
     weights = layers * (4 * hidden * heads * width + 3 * hidden * ffn) + hidden * vocab
     expected = 2 * n * weights + 4 * layers * heads * width * n * (n + 1) / 2
     assert sympy.expand(forward(shape, n).total - expected) == 0

@@ -96,6 +96,7 @@ def model_shapes(draw, experts=None, latent=None, layers=60, width=64):
             shared_experts=draw(st.integers(0, 2)),
             dense_layers=draw(st.integers(0, layers)),
         )
+        sizes["ffn"] *= min(1, sizes["dense_layers"])
     return models.Model("made", **sizes)
 
 
@@ -618,8 +619,10 @@ def test_the_edge_of_a_domain_belongs_to_it(name, arguments, result, argument, e
 
 def test_the_smallest_shapes_are_shapes():
     one = request_tokens.Request(1, 1, 0)
-    models.Model("m", *[1] * 7)
-    models.Model("m", 1, 1, 2, 2, 1, 0, 1, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0)
+    models.Model("m", 1, 1, layers=1, heads=1, kv_heads=1, head_dim=1, ffn=1)
+    models.Model(
+        "m", 1, 1, layers=1, heads=2, kv_heads=2, head_dim=1, ffn=0, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0
+    )
     models.RecurrentModel("m", *[1] * 6, 0, 0, 1)
     arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
     latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)

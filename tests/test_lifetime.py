@@ -147,7 +147,7 @@ def test_budget_formulas_take_symbols():
 
 
 def test_reports_name_devices_that_the_hardware_table_knows():
-    known = {row["item"] for row in table("hardware")}
+    known = {row["item"] for row in table("accelerators")}
     devices = {name: report.device for name, report in training_reports.training_reports().items()}
     assert {*devices.values()} - {None} <= known and devices["Llama 1 7B"] == "A100 80GB"
 

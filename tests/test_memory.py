@@ -24,7 +24,9 @@ from workloads.counts.training_memory import RECIPES, TrainingBytes, training_st
 from workloads.facts.models import Model, model, models
 
 QWEN = model("Qwen3-8B")
-EXPERTS = Model("experts", 2, 6, 4, 2, 3, 0, 7, experts=4, active_experts=2, expert_ffn=5, shared_experts=1)
+EXPERTS = Model(
+    "experts", 6, 7, layers=2, heads=4, kv_heads=2, head_dim=3, ffn=0, experts=4, active_experts=2, expert_ffn=5, shared_experts=1
+)
 
 
 # Weights
@@ -85,7 +87,7 @@ def test_kv_bytes_per_token(name, worked, printed):
 
 
 def test_kv_bytes_equal_storing_each_vector():
-    shape, stored = Model("tiny", 2, 6, 4, 2, 3, 5, 7, value_dim=2), 0
+    shape, stored = Model("tiny", 6, 7, layers=2, heads=4, kv_heads=2, head_dim=3, ffn=5, value_dim=2), 0
     for _ in range(3):  # sequences
         for _ in range(5):  # tokens
             for _ in range(shape.layers):
@@ -95,7 +97,7 @@ def test_kv_bytes_equal_storing_each_vector():
 
 
 def test_a_latent_cache_is_the_same_for_any_number_of_heads():
-    few, many = (Model("mla", 2, 8, heads, heads, 4, 5, 7, latent=6, rope_dim=2) for heads in (2, 16))
+    few, many = (Model("mla", 8, 7, layers=2, heads=heads, kv_heads=heads, head_dim=4, ffn=5, latent=6, rope_dim=2) for heads in (2, 16))
     assert kv_bytes_per_token(few) == kv_bytes_per_token(many) == 2 * (6 + 2) * 2
 
 

@@ -47,7 +47,19 @@ def test_latent_cache_has_no_factor_two_lmcache_694():
 
 def test_longest_context_that_fits_recipes_12():
     """Qwen3-Coder-480B-A35B, 62 layers of 8 KV heads of 128: 62.00 GiB printed for 262,144 tokens, and two lengths that fit."""
-    attention = Model("Qwen3-Coder-480B-A35B", 62, 6144, 96, 8, 128, 0, 151_936, experts=160, active_experts=8, expert_ffn=2560)
+    attention = Model(
+        "Qwen3-Coder-480B-A35B",
+        6144,
+        151_936,
+        layers=62,
+        heads=96,
+        kv_heads=8,
+        head_dim=128,
+        ffn=0,
+        experts=160,
+        active_experts=8,
+        expert_ffn=2560,
+    )
     assert kv_bytes(attention, 262_144) / GIB == pytest.approx(62.00, abs=0.005)
     for free_gib, printed in ((48.66, 205_728), (55.65, 235_296)):
         blocks = sequences_that_fit(free_gib * GIB, 0, kv_bytes(attention, 16))
@@ -129,7 +141,7 @@ def test_the_bound_of_full_recomputation_lies_below_every_printed_peak_torchtita
 
 def test_four_bits_leave_embedding_and_head_as_they_are_trl_1111():
     """A model of 3.4e9 parameters loaded in 4 bits: about 2.5 GB reported, 1.5 expected in the thread, 1.71 once said here."""
-    llama = Model("OpenLLaMA-3B", 26, 3200, 32, 32, 100, 8640, 32_000)
+    llama = Model("OpenLLaMA-3B", 3200, 32_000, layers=26, heads=32, kv_heads=32, head_dim=100, ffn=8640)
     inside, outside = parameters(llama).linear, parameters(llama).total - parameters(llama).linear
     assert (inside, outside) == (3_221_504_000, 204_969_600)
     graph = transformer(llama, 1, trained=lambda name: False, lora_rank=1, lora_on=("query",))

@@ -28,7 +28,7 @@ from workloads.facts.tables import table
 from workloads_book import ledger
 
 RECORDS = ("book/reference/errata.md", "book/reference/changelog.md")
-FACTS = ("hardware", "models", "measurements")
+FACTS = ("accelerators", "models", "measurements")
 SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 PREFIX = {
     "": 1,

@@ -1,4 +1,4 @@
-"""Seal the answers of the exercises for `workloads.answers`: `seal.py` writes lib/workloads/data/answers.json.
+"""Seal the answers of the exercises for `workloads_book.answers`: `seal.py` writes lib/workloads_book/data/answers.json.
 
 Each exercise has a table `exercises/<id>/answers.toml`: for every asked quantity its unit and the slips that people make,
 
@@ -6,12 +6,13 @@ Each exercise has a table `exercises/<id>/answers.toml`: for every asked quantit
     unit = "steps"
     slips = [{value = "burst_steps_per_second * burst_seconds", hint = "that is all work of the burst; some of it is done meanwhile"}]
 
-`value` is computed with the names of the solved notebook. The values themselves come from running it. `open = ["name"]` at the
+`value` is computed with the names of the solved notebook, `wl`, and the modules of the library by the last part of their names. The values themselves come from running it. `open = ["name"]` at the
 top lists quantities that the reader chooses. `seal.py --check` only says whether the stored file is up to date.
 """
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import math
@@ -22,7 +23,7 @@ from assignment import ROOT, exercises, read, role, source
 
 from workloads_book import answers
 
-TARGET = ROOT / "lib/workloads/data/answers.json"
+TARGET = ROOT / "lib/workloads_book/data/answers.json"
 
 
 def code(nb):
@@ -49,13 +50,24 @@ def table(path):
     return {k: v for k, v in data.items() if k != "open"}, data.get("open", [])
 
 
+class Names(dict):
+    """The names of a notebook, and behind them the library's."""
+
+    def __missing__(self, name):
+        found = [path for path in (ROOT / "lib/workloads").rglob(f"{name}.py") if not name.startswith("_")]
+        if name != "wl" and not found:
+            raise KeyError(name)
+        parts = found[0].relative_to(ROOT / "lib").with_suffix("").parts if found else ("workloads",)
+        return importlib.import_module(".".join(parts))
+
+
 def sealed(exercise, quantities, names):
     """The stored entries of one exercise: quantities of its table, values of its solved notebook."""
     entries = {}
     for quantity, wanted in quantities.items():
         if unknown := set(wanted) - {"unit", "slips"}:
             raise ValueError(f"{exercise}: {quantity}: unknown key {', '.join(unknown)}")
-        slips = [(answers.flat(quantity, eval(s["value"], dict(names))), s["hint"]) for s in wanted.get("slips", [])]
+        slips = [(answers.flat(quantity, eval(s["value"], Names(names))), s["hint"]) for s in wanted.get("slips", [])]
         for name, value in answers.flat(quantity, names[quantity]).items():
             tolerance = answers.FINE if isinstance(value, int) and abs(value) < answers.EXACT else answers.COARSE
             entries[name] = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 from ..checks import flag, formula, nonnegative, one_of, positive, whole
-from ..facts.models import Model, with_attention
+from ..facts.models import Model
 from ..numeric import quotient
 from ..units import Count, FlopCount, Tokens
-from .parameter_counts import active_weights, matrices
+from .parameter_counts import active_weights, matrices, stack_counts
 
 
 @formula
@@ -64,14 +64,16 @@ def attention_flops_per_pair(model: Model, absorbed: bool = False) -> FlopCount:
         >>> attention_flops_per_pair(model("Qwen3-8B"))
         589824
     """
-    m = with_attention(model)
-    return 2 * m.layers * m.heads * sum(_pair_widths(m, absorbed))
+    return 2 * sum(_pair_widths(model, absorbed))
 
 
-def _pair_widths(m, absorbed):
-    if flag(absorbed, "absorbed") and not m.latent:
-        raise ValueError(f"absorbed must be False for attention without a latent, got {absorbed!r} for {m.name}")
-    return (m.latent + m.rope_dim, m.latent) if absorbed else (m.head_dim + m.rope_dim, m.value_dim)
+def _pair_widths(model, absorbed):
+    """Multiply-adds of a query-key pair over all layers and heads: for scores, for values."""
+    stack = stack_counts(model)
+    if flag(absorbed, "absorbed") and not any(mixer.absorbed for _, mixer, _ in stack):
+        raise ValueError(f"absorbed must be False for attention without a latent, got {absorbed!r} for {model.name}")
+    pairs_of = [(count, (absorbed and mixer.absorbed) or mixer.pair) for count, mixer, _ in stack]
+    return tuple(sum(count * pair[part] for count, pair in pairs_of) for part in (0, 1))
 
 
 @dataclass(frozen=True)
@@ -138,15 +140,15 @@ def forward(
         >>> forward(model("Qwen3-8B"), 8192).total
         143789331054592
     """
-    m, batch = with_attention(model), positive(batch, "batch", "sequences")
+    score, value = _pair_widths(model, absorbed)
+    batch = positive(batch, "batch", "sequences")
     new, past = whole(new, "new", "tokens", least=1), nonnegative(past, "past", "tokens")
     tokens, seen = new * batch, pairs(new, past, causal) * batch
-    score, value = (2 * m.layers * m.heads * width for width in _pair_widths(m, absorbed))
-    expanded = 0 if absorbed else sum(w.active for w in matrices(m) if w.name == "latent up") * past * batch
+    expanded = 0 if absorbed else sum(w.active for w in matrices(model) if w.name == "latent up") * past * batch
     rows = _logit_rows(new, head) * batch
-    projections = active_weights(m, "attention") * tokens + expanded
-    ffn = active_weights(m, "ffn", "router", "experts", "shared experts") * tokens
-    return Flops(2 * projections, 2 * ffn, score * seen, value * seen, 2 * active_weights(m, "head") * rows)
+    projections = active_weights(model, "attention") * tokens + expanded
+    ffn = active_weights(model, "ffn", "router", "experts", "shared experts") * tokens
+    return Flops(2 * projections, 2 * ffn, 2 * score * seen, 2 * value * seen, 2 * active_weights(model, "head") * rows)
 
 
 def _logit_rows(new, head):
@@ -180,7 +182,7 @@ def decode_step(model: Model, past: Tokens, batch: Count = 1) -> Flops:
         >>> decode_step(model("Qwen3-8B"), past=1024).total
         15740764160
     """
-    return forward(model, 1, past, batch, head="last", absorbed=bool(with_attention(model).latent))
+    return forward(model, 1, past, batch, head="last", absorbed=any(mixer.absorbed for _, mixer, _ in stack_counts(model)))
 
 
 @dataclass(frozen=True)
@@ -238,7 +240,7 @@ def _recomputed(m, once, tokens, recompute):
     one_of(recompute, "recompute", ("nothing", "layers", "stop early"))
     if recompute == "nothing":
         return Flops(0, 0, 0, 0, 0)
-    if recompute == "stop early" and m.experts:
+    if recompute == "stop early" and active_weights(m, "experts"):
         raise ValueError(f"recompute must not be 'stop early' for a model with experts, got {m.name}")
     skipped = 2 * tokens * sum(w.active for w in matrices(m) if w.name == "ffn down") if recompute == "stop early" else 0
     return Flops(once.projections, once.ffn - skipped, once.scores, once.values, 0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import mul
 
 from ..checks import flag, formula, fraction, nonnegative, positive, whole
-from ..facts.models import Model, RecurrentModel, with_attention
-from ..numeric import Number, ceil, floor, maximum
+from ..facts.models import Model, RecurrentModel
+from ..numeric import Number, floor, maximum
 from ..units import Bytes, BytesPerToken, Count, Share, Tokens
-from .parameter_counts import parameters
+from .parameter_counts import parameters, stack_counts
 
 
 @formula
@@ -72,10 +73,14 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
         >>> weights_read_per_step(model("Qwen3-8B"))
         15136811008
     """
-    count, batch = parameters(model), positive(batch, "batch", "sequences")
-    read = count.total - (0 if model.tied else count.embedding)
-    if model.experts:
-        read -= count.experts * idle_experts(model.active_experts / model.experts, batch)
+    count, batch, routed = parameters(model), positive(batch, "batch", "sequences"), {}
+    for layers, _, ffn in stack_counts(model):
+        for w in ffn.matrices:
+            if w.part == "experts":
+                share = w.used / w.copies
+                routed[share] = routed.get(share, 0) + layers * w.parameters
+    idle = sum(weights * idle_experts(share, batch) for share, weights in routed.items())
+    read = count.total - (0 if model.tied else count.embedding) - idle
     return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 
@@ -96,9 +101,8 @@ def kv_bytes_per_token(model: Model, bytes_per_value: Bytes = 2) -> BytesPerToke
         >>> kv_bytes_per_token(model("Qwen3-8B")), kv_bytes_per_token(model("DeepSeek-V3"))
         (147456, 70272)
     """
-    m = with_attention(model)
-    width = m.latent + m.rope_dim if m.latent else m.kv_heads * (m.head_dim + m.value_dim)
-    return m.layers * width * positive(bytes_per_value, "bytes_per_value", "B")
+    values = sum(count * mixer.cached for count, mixer, _ in stack_counts(model))
+    return values * positive(bytes_per_value, "bytes_per_value", "B")
 
 
 @formula
@@ -148,8 +152,16 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False) -> Numb
         ... )
         (2.0, 8, 1)
     """
-    m, cards = with_attention(model), whole(cards, "cards", least=1)
-    return 1 if flag(expert_parallel, "expert_parallel") else cards if m.latent else maximum(1, cards / m.kv_heads)
+    stack, cards = stack_counts(model), whole(cards, "cards", least=1)
+    if flag(expert_parallel, "expert_parallel"):
+        return 1
+    heads = {mixer.cache_heads: 0 for _, mixer, _ in stack}
+    for count, mixer, _ in stack:
+        heads[mixer.cache_heads] += count * mixer.cached
+    copies = [cards if split == 1 else maximum(1, cards / split) for split in heads]
+    if len(copies) == 1:
+        return copies[0]
+    return sum(map(mul, copies, heads.values())) / sum(heads.values())
 
 
 @formula
@@ -184,12 +196,9 @@ def cards_that_hold(
         ... )
         (9, None)
     """
-    room, heads = positive(memory_bytes, "memory_bytes", "B"), 1 if with_attention(model).latent else model.kv_heads
+    room = positive(memory_bytes, "memory_bytes", "B")
     weights, cache = weight_bytes(model, bytes_per_parameter), kv_bytes(model, tokens, batch, bytes_per_value)
-    least = ceil((weights + cache) / room)
-    if least > heads:  # beyond the heads every card adds a head of each sequence, or the latent
-        least = ceil(heads * weights / (heads * room - cache)) if heads * room > cache else None
-    return least if least is None or least <= 1024 else None
+    return next((cards for cards in range(1, 1025) if cards * room >= weights + cache * kv_copies(model, cards)), None)
 
 
 @formula

@@ -1,12 +1,17 @@
-"""Parameters, matrix by matrix: which exist, and which take part in one token's products."""
+"""Parameters, matrix by matrix: which exist, and which take part in one token's products.
+
+Each kind of mixer and of feed-forward part has one function here that says all that counts need to know of it; whatever is counted of a
+model is a sum over its stack of layers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..checks import formula, one_of
-from ..facts.models import Model, with_attention
+from ..facts.models import Attention, Experts, Gated, LatentAttention, Layer, Model, with_attention
 from ..numeric import Number
 from ..units import Count
 
@@ -37,21 +42,116 @@ class Matrix:
         return self.inputs * self.outputs * self.used
 
 
-def _attention_matrices(m):
+class PartCounts(NamedTuple):
+    """What one mixer or feed-forward part of a layer counts, beside its hidden width.
+
+    Attributes:
+        matrices: its Matrix objects.
+        norms: weights of its norms, the one in front of it included.
+        biases: weights of its biases.
+        pair: multiply-adds of all heads for the score of a query-key pair, and for its value.
+        absorbed: the same where queries meet the cached latent itself; None where there is no latent.
+        cached: values that a token leaves in the cache.
+        cache_heads: into how many parts that cache can be split.
+    """
+
+    matrices: tuple[Matrix, ...]
+    norms: Count
+    biases: Count = 0
+    pair: tuple[Number, Number] = (0, 0)
+    absorbed: tuple[Number, Number] | None = None
+    cached: Count = 0
+    cache_heads: Count = 1
+
+
+def _attention(m, hidden):
+    query, key, value = m.heads * m.head_dim, m.kv_heads * m.head_dim, m.kv_heads * m.value_dim
+    shapes = (("query", hidden, query), ("key", hidden, key), ("value", hidden, value))
+    return PartCounts(
+        _matrices("attention", *shapes, ("attention output", m.heads * m.value_dim, hidden)),
+        norms=hidden + 2 * m.head_dim * int(m.qk_norm),
+        biases=(query + key + value) * int(m.qkv_bias),
+        pair=(query, m.heads * m.value_dim),
+        cached=key + value,
+        cache_heads=m.kv_heads,
+    )
+
+
+def _latent_attention(m, hidden):
     width = m.heads * (m.head_dim + m.rope_dim)
-    query = [("query", m.hidden, width)]
+    query = (("query", hidden, width),)
     if m.query_rank:
-        query = [("query down", m.hidden, m.query_rank), ("query up", m.query_rank, width)]
-    key_value = [("key", m.hidden, m.kv_heads * m.head_dim), ("value", m.hidden, m.kv_heads * m.value_dim)]
-    if m.latent:
-        key_value = [("latent down", m.hidden, m.latent + m.rope_dim), ("latent up", m.latent, m.heads * (m.head_dim + m.value_dim))]
-    shapes = [*query, *key_value, ("attention output", m.heads * m.value_dim, m.hidden)]
-    return [Matrix("attention", name, inputs, outputs, m.layers, m.layers) for name, inputs, outputs in shapes]
+        query = (("query down", hidden, m.query_rank), ("query up", m.query_rank, width))
+    latent = ("latent down", hidden, m.latent + m.rope_dim), ("latent up", m.latent, m.heads * (m.head_dim + m.value_dim))
+    return PartCounts(
+        _matrices("attention", *query, *latent, ("attention output", m.heads * m.value_dim, hidden)),
+        norms=hidden + m.query_rank + m.latent,
+        pair=(width, m.heads * m.value_dim),
+        absorbed=(m.heads * (m.latent + m.rope_dim), m.heads * m.latent),
+        cached=m.latent + m.rope_dim,
+    )
 
 
-def _gated(part, m, width, copies, used):
-    shapes = (("gate", m.hidden, width), ("up", m.hidden, width), ("down", width, m.hidden))
-    return [Matrix(part, f"{part} {name}", inputs, outputs, copies, used) for name, inputs, outputs in shapes]
+def _gated(ffn, hidden):
+    return PartCounts(_gated_matrices("ffn", hidden, ffn.ffn), norms=hidden)
+
+
+def _experts(ffn, hidden):
+    router = _matrices("router", ("router", hidden, ffn.experts))
+    routed = _gated_matrices("experts", hidden, ffn.expert_ffn, ffn.experts, ffn.active_experts)
+    shared = _gated_matrices("shared experts", hidden, ffn.expert_ffn, ffn.shared_experts, ffn.shared_experts)
+    return PartCounts(router + routed + shared * (ffn.shared_experts != 0), norms=hidden)
+
+
+def _matrices(part, *shapes, copies=1, used=1):
+    return tuple(Matrix(part, name, inputs, outputs, copies, used) for name, inputs, outputs in shapes)
+
+
+def _gated_matrices(part, hidden, width, copies=1, used=1):
+    shapes = ((f"{part} gate", hidden, width), (f"{part} up", hidden, width), (f"{part} down", width, hidden))
+    return _matrices(part, *shapes, copies=copies, used=used)
+
+
+KINDS = {Attention: _attention, LatentAttention: _latent_attention, Gated: _gated, Experts: _experts}
+
+
+def layer_counts(layer: Layer, hidden: Count) -> tuple[PartCounts, PartCounts]:
+    """What one layer counts: its mixer and its feed-forward part.
+
+    Args:
+        layer: a Layer.
+        hidden: width of a position.
+
+    Raises:
+        ValueError: for a kind of part that has no counts here.
+
+    Example:
+        >>> layer_counts(Layer(Attention(heads=4, kv_heads=1, head_dim=2), Gated(ffn=5)), 6)[0].cached
+        4
+    """
+    return tuple(KINDS[_known(part)](part, hidden) for part in (layer.mixer, layer.ffn))
+
+
+def _known(part):
+    if type(part) not in KINDS:
+        raise ValueError(f"part of a layer must be one of {', '.join(kind.__name__ for kind in KINDS)}, got {part!r}")
+    return type(part)
+
+
+@lru_cache(maxsize=256)
+def stack_counts(model: Model) -> tuple[tuple[Count, PartCounts, PartCounts], ...]:
+    """What the layers of a model count, from the embedding up: how many, their mixer, their feed-forward part.
+
+    Args:
+        model: a Model.
+
+    Example:
+        >>> from workloads.facts.models import model
+        >>> [(count, mixer.cached) for count, mixer, ffn in stack_counts(model("DeepSeek-V3"))]
+        [(3, 576), (58, 576)]
+    """
+    m = with_attention(model)
+    return tuple((count, *layer_counts(layer, m.hidden)) for count, layer in m.stack)
 
 
 @lru_cache(maxsize=256)
@@ -73,18 +173,17 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
         >>> [(w.name, w.inputs, w.outputs) for w in matrices(model("Qwen3-8B"))][1:3]
         [('query', 4096, 4096), ('key', 4096, 1024)]
     """
-    m = with_attention(model)
-    sparse_layers = m.layers - m.dense_layers
-    found = [Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0), *_attention_matrices(m)]
-    if not m.experts:
-        found += _gated("ffn", m, m.ffn, m.layers, m.layers)
-    else:
-        found += _gated("ffn", m, m.ffn, m.dense_layers, m.dense_layers)
-        found += [Matrix("router", "router", m.hidden, m.experts, sparse_layers, sparse_layers)]
-        found += _gated("experts", m, m.expert_ffn, sparse_layers * m.experts, sparse_layers * m.active_experts)
-        found += _gated("shared experts", m, m.expert_ffn, sparse_layers * m.shared_experts, sparse_layers * m.shared_experts)
-    found += [Matrix("head", "head", m.hidden, m.vocab, 0 if m.tied else 1, 1)]
-    return tuple(w for w in found if w.copies != 0 or w.used != 0)
+    m, found = with_attention(model), {}
+    for count, w in ((count, w) for count, *parts in stack_counts(m) for part in parts for w in part.matrices):
+        key = (w.part, w.name, w.inputs, w.outputs)
+        copies, used = found.get(key, (0, 0))
+        found[key] = copies + count * w.copies, used + count * w.used
+    inside = [Matrix(*key, copies, used) for key, (copies, used) in found.items()]
+    embedding, head = (
+        Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0),
+        Matrix("head", "head", m.hidden, m.vocab, int(not m.tied), 1),
+    )
+    return (embedding, *inside, head)
 
 
 @formula
@@ -159,11 +258,11 @@ def parameters(model: Model) -> Parameters:
         >>> count.total, count.linear, count.head, count.norms
         (8190735360, 6945767424, 622329856, 308224)
     """
-    m, by_part = with_attention(model), {}
-    for w in matrices(m):
+    by_part, stack = {}, stack_counts(model)
+    for w in matrices(model):
         by_part[w.part] = by_part.get(w.part, 0) + w.parameters
-    norms = m.layers * (2 * m.hidden + m.query_rank + m.latent + 2 * m.head_dim * int(m.qk_norm)) + m.hidden
-    biases = m.layers * (m.heads * m.head_dim + m.kv_heads * (m.head_dim + m.value_dim)) * int(m.qkv_bias)
+    norms = sum(count * (mixer.norms + ffn.norms) for count, mixer, ffn in stack) + model.hidden
+    biases = sum(count * (mixer.biases + ffn.biases) for count, mixer, ffn in stack)
     return Parameters(biases=biases, norms=norms, **{part.replace(" ", "_"): by_part.get(part, 0) for part in PARTS})
 
 

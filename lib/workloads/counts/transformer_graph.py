@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from .. import checks
 from ..facts.models import Model
@@ -10,7 +11,6 @@ from ..units import Count, FlopCount, Tokens
 from . import flops as flops_module
 from . import parameter_counts
 from .backpropagation import Operation, Weight
-from .parameter_counts import Matrix
 
 
 # A transformer as a graph
@@ -59,7 +59,7 @@ def transformer(
     rows = tokens if labels is None else checks.whole(labels, "labels", "tokens", least=1)
     checks.nonnegative(tokens - rows, "tokens - labels", "tokens")
     x = graph.add("embedding", weight=graph.weight("embedding", model.vocab * model.hidden), elements=tokens * model.hidden)
-    for layer in range(model.layers):
+    for layer in graph.layers():
         x = graph.ffn(layer, graph.attention(layer, x))
     x = graph.norm("norm", x, model.hidden)
     if labels is not None:
@@ -70,17 +70,35 @@ def transformer(
     return tuple(graph.operations)
 
 
+class _Layer(NamedTuple):
+    """One layer of the graph: its number, its mixer's shape, its matrices by name, what its mixer counts."""
+
+    number: int
+    mixer: Any
+    matrices: dict
+    counts: Any
+
+    @property
+    def at(self) -> str:
+        """How names inside it begin."""
+        return f"layer {self.number} "
+
+
 class _Transformer:
     def __init__(self, model, tokens, trained, lora_rank, lora_on, fused):
-        self.model, self.tokens, self.trained, self.operations = model, tokens, trained, []
-        self.squares = 0 if fused else model.heads * tokens * tokens
-        self.once = flops_module.forward(model, tokens)
-        self.matrices = {w.name: w for w in parameter_counts.matrices(model)}
+        self.model, self.tokens, self.trained, self.fused, self.operations = model, tokens, trained, fused, []
+        self.pairs = flops_module.pairs(checks.whole(tokens, "tokens", least=1))
         self.rank = checks.whole(lora_rank, "lora_rank", least=1 if lora_on else 0)
         self.lora_on = tuple(lora_on)
-        possible = tuple(w.name for w in self.matrices.values() if w.part in ("attention", "ffn", "shared experts"))
+        possible = dict.fromkeys(w.name for w in parameter_counts.matrices(model) if w.part in ("attention", "ffn", "shared experts"))
         for name in self.lora_on:
-            checks.one_of(name, "lora_on", possible)
+            checks.one_of(name, "lora_on", tuple(possible))
+
+    def layers(self) -> Iterator[_Layer]:
+        stack = zip(self.model.stack, parameter_counts.stack_counts(self.model))
+        every = [(layer.mixer, *parts) for (count, layer), (_, *parts) in stack for _ in range(count)]
+        for number, (shape, mixer, ffn) in enumerate(every):
+            yield _Layer(number, shape, {w.name: w for w in mixer.matrices + ffn.matrices}, mixer)
 
     def weight(self, name: str, parameters: Count) -> Weight:
         return Weight(name, parameters, bool(self.trained(name)))
@@ -94,21 +112,19 @@ class _Transformer:
     def norm(self, name: str, read: str, width: Count, copies: Count = 1) -> str:
         return self.add(name, read, weight=self.weight(name, width), elements=self.tokens * width * copies, saves=(read,))
 
-    def linear(self, layer: Count, name: str, read: str) -> str:
-        m, w, full = self.model, self.matrices[name], f"layer {layer} {name}"
-        dense = m.dense_layers if m.experts else m.layers
-        share = m.layers if w.part == "attention" else dense if w.part == "ffn" else m.layers - dense
-        bias = w.outputs if m.qkv_bias and name in ("query", "key", "value") else 0
+    def linear(self, layer: _Layer, name: str, read: str) -> str:
+        w, full = layer.matrices[name], layer.at + name
+        bias = w.outputs if layer.mixer.qkv_bias and name in ("query", "key", "value") else 0
         out = self.add(
             full,
             read,
-            weight=self.weight(full, w.parameters // share + bias),
-            flops=2 * self.tokens * w.active // share,
-            elements=self.tokens * w.outputs * w.used // share,
+            weight=self.weight(full, w.parameters + bias),
+            flops=2 * self.tokens * w.active,
+            elements=self.tokens * w.outputs * w.used,
         )
         return self.adapter(full, read, out, w) if name in self.lora_on else out
 
-    def adapter(self, full: str, read: str, out: Count, w: Matrix) -> str:
+    def adapter(self, full: str, read: str, out: str, w: parameter_counts.Matrix) -> str:
         low = self.add(
             f"{full} A",
             read,
@@ -125,16 +141,16 @@ class _Transformer:
         )
         return self.add(f"{full} sum", out, high, elements=self.tokens * w.outputs)
 
-    def rotated(self, layer: Count, name: str, read: str, heads: Count) -> str:
-        m, full = self.model, f"layer {layer} {name} rotated"
+    def rotated(self, layer: _Layer, name: str, read: str, heads: Count) -> str:
+        m, full = layer.mixer, f"{layer.at}{name} rotated"
         elements = self.tokens * heads * (m.head_dim + m.rope_dim)
         if m.qk_norm:
-            return self.add(full, read, weight=self.weight(f"layer {layer} {name} norm", m.head_dim), elements=elements, saves=(read,))
+            return self.add(full, read, weight=self.weight(f"{layer.at}{name} norm", m.head_dim), elements=elements, saves=(read,))
         return self.add(full, read, elements=elements)
 
-    def attention(self, layer: Count, x: str) -> str:
-        m, at = self.model, f"layer {layer} "
-        y = self.norm(at + "attention norm", x, m.hidden)
+    def attention(self, layer: _Layer, x: str) -> str:
+        m, at = layer.mixer, layer.at
+        y = self.norm(at + "attention norm", x, self.model.hidden)
         if m.query_rank:
             query = self.linear(layer, "query up", self.norm(at + "query down norm", self.linear(layer, "query down", y), m.query_rank))
         else:
@@ -144,32 +160,27 @@ class _Transformer:
         else:
             key, value = self.linear(layer, "key", y), self.linear(layer, "value", y)
         query, key = self.rotated(layer, "query", query, m.heads), self.rotated(layer, "key", key, m.kv_heads)
-        scores = self.add(at + "scores", query, key, flops=self.once.scores // m.layers, elements=self.squares)
-        mixed = self.add(
-            at + "values",
-            scores,
-            value,
-            flops=self.once.values // m.layers,
-            elements=self.tokens * m.heads * m.value_dim,
-            saves=(at + "values",),
-        )
-        return self.add(at + "attention sum", x, self.linear(layer, "attention output", mixed), elements=self.tokens * m.hidden)
+        squares = 0 if self.fused else m.heads * self.tokens * self.tokens
+        of_scores, of_values = (2 * self.pairs * width for width in layer.counts.pair)
+        scores = self.add(at + "scores", query, key, flops=of_scores, elements=squares)
+        elements = self.tokens * m.heads * m.value_dim
+        mixed = self.add(at + "values", scores, value, flops=of_values, elements=elements, saves=(at + "values",))
+        out = self.linear(layer, "attention output", mixed)
+        return self.add(at + "attention sum", x, out, elements=self.tokens * self.model.hidden)
 
-    def gated(self, layer: Count, part: str, read: str) -> str:
+    def gated(self, layer: _Layer, part: str, read: str) -> str:
         gate, up = self.linear(layer, f"{part} gate", read), self.linear(layer, f"{part} up", read)
         elements = next(op.elements for op in self.operations if op.name == gate)
-        return self.linear(layer, f"{part} down", self.add(f"layer {layer} {part} product", gate, up, elements=elements, saves=(gate, up)))
+        return self.linear(layer, f"{part} down", self.add(f"{layer.at}{part} product", gate, up, elements=elements, saves=(gate, up)))
 
-    def ffn(self, layer: Count, x: str) -> str:
-        m, at = self.model, f"layer {layer} "
-        y, out = self.norm(at + "ffn norm", x, m.hidden), []
-        if not m.experts or layer < m.dense_layers:
-            out.append(self.gated(layer, "ffn", y))
-        else:
+    def ffn(self, layer: _Layer, x: str) -> str:
+        at, elements = layer.at, self.tokens * self.model.hidden
+        y, out = self.norm(at + "ffn norm", x, self.model.hidden), []
+        if "router" in layer.matrices:
             router, chosen = self.linear(layer, "router", y), self.gated(layer, "experts", y)
-            out.append(self.add(at + "experts combined", chosen, router, elements=self.tokens * m.hidden, saves=(chosen, router)))
-            out += [self.gated(layer, "shared experts", y)] if m.shared_experts else []
-        return self.add(at + "ffn sum", x, *out, elements=self.tokens * m.hidden)
+            out.append(self.add(at + "experts combined", chosen, router, elements=elements, saves=(chosen, router)))
+        out += [self.gated(layer, part, y) for part in ("ffn", "shared experts") if f"{part} gate" in layer.matrices]
+        return self.add(at + "ffn sum", x, *out, elements=elements)
 
 
 # State

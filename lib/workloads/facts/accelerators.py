@@ -1,4 +1,4 @@
-"""Facts about accelerators: memory, memory bandwidth and dense peak rates, each a row of data/hardware.tsv."""
+"""Facts about accelerators: memory, memory bandwidth and dense peak rates, each a row of data/accelerators.tsv."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Accelerator:
 @cache
 def _accelerators():
     cards = {}
-    for row in table("hardware"):
+    for row in table("accelerators"):
         cards.setdefault(row["item"], []).append(row)
     return {name: _accelerator(name, rows) for name, rows in cards.items()}
 

@@ -1,12 +1,16 @@
-"""The fact tables: tab-separated text files, one value a row, every cell filled ("-" where a column does not apply)."""
+"""The fact tables: tab-separated text files, one value a row, every cell filled ("-" where a column does not apply), and
+TOML files, one table an item.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ..checks import one_of
 from ..numeric import Number
@@ -17,30 +21,41 @@ _PREFIX = re.compile("[nµmkMGTPE]i?(B|FLOP|s)(/|$)|%")
 
 
 @cache
-def table(name: str) -> tuple[dict[str, str], ...]:
+def table(name: str) -> tuple[dict[str, Any], ...]:
     """Rows of one fact table, in file order.
 
     Args:
-        name: the file's stem ("hardware", "models", "measurements").
+        name: the file's stem ("accelerators", "models", "measurements").
 
     Returns:
-        Tuple of dictionaries, column name to text.
+        Tuple of dictionaries, column name to text; of a TOML file item, quantity, value (as typed), source and note.
 
     Raises:
         ValueError: for an unknown table, a row of the wrong length or an empty cell.
 
     Example:
-        >>> table("hardware")[0]["item"]
-        'H100 SXM'
+        >>> table("accelerators")[0]["item"], table("models")[0]["value"]
+        ('H100 SXM', 36)
     """
-    path = Path(__file__).with_name("data") / f"{name}.tsv"
-    if not path.is_file():
-        raise ValueError(f"table must be one of {sorted(p.stem for p in path.parent.glob('*.tsv'))}, got {name!r}")
+    folder = Path(__file__).with_name("data")
+    if (path := folder / f"{name}.toml").is_file():
+        items = tomllib.loads(path.read_text(encoding="utf-8")).items()
+        return tuple(row for item, record in items for row in _rows(item, **record))
+    if not (path := folder / f"{name}.tsv").is_file():
+        raise ValueError(f"table must be one of {sorted(p.stem for p in folder.glob('*.t*'))}, got {name!r}")
     columns, *lines = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
     for number, cells in enumerate(lines, 2):
         if len(cells) != len(columns) or not all(cell.strip() for cell in cells):
             raise ValueError(f"{name}.tsv line {number} must fill {len(columns)} columns, got {cells!r}")
     return tuple(dict(zip(columns, cells)) for cells in lines)
+
+
+def _rows(item, source, note="-", sources=(), notes=(), **values):
+    """Rows of one table of a TOML file: a note belongs to the source that it stands beside."""
+    sources, notes = dict(sources), dict(notes)
+    for quantity, value in values.items():
+        about = {"source": sources.get(quantity, source), "note": notes.get(quantity, "-" if quantity in sources else note)}
+        yield {"item": item, "quantity": quantity, "value": value, **about}
 
 
 def item_values(name: str, item: str) -> dict[str, Number]:
