@@ -38,7 +38,7 @@ OWN = {  # tests by another name
     **dict.fromkeys(("models", "accelerators", "parameter_counts"), "facts"),
     **dict.fromkeys(("training_memory", "transformer_graph", "optimizer", "training_batches"), "backpropagation"),
     **dict.fromkeys(("rent", "mixture_of_experts"), "lifetime"),
-    **dict.fromkeys(("step_seconds", "calibration"), "simulation"),
+    **dict.fromkeys(("step_seconds", "calibration", "engine", "simulation_steps"), "simulation"),
     **dict.fromkeys(("capacity", "configuration", "generation", "price"), "phases"),
     **dict.fromkeys(("samples", "weight_sync"), "round_schedule"),
     "disaggregation": "vision",

@@ -22,7 +22,7 @@ from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.learning.rl import configuration, phases
 from workloads.learning.scaling import loss, published_laws
-from workloads.serving import simulation, step_seconds
+from workloads.serving import engine, simulation_steps, step_seconds
 from workloads.serving.arrivals import interleaved
 from workloads_book import calculators, measured_runs, plot
 from workloads_book.calculators import forms, load, tasks
@@ -103,12 +103,12 @@ def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(pre
     windows = [load._window(60, 4, share, 100, *lengths) for share in shares]
     assert tuple(interleaved(windows)) == measured_runs.replay_load(name)
     cost = step_seconds.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **measured_runs.replay_factors())
-    run = simulation.serve_stepwise(measured_runs.replay_load(name), simulation.Engine(**measured_runs.replay_settings()), cost)
+    run = simulation_steps.serve_stepwise(measured_runs.replay_load(name), engine.Engine(**measured_runs.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
-    assert {k: shown["values"][k] for k in simulation.p95_times(run)} == simulation.p95_times(run) and shown["values"]["steps"] == run.steps
+    assert {k: shown["values"][k] for k in run.p95_times()} == run.p95_times() and shown["values"]["steps"] == run.steps
     assert shown["tables"][0]["head"][-1] == "measured>"
     assert CALCULATORS["serving"](**given, mfu=0.5)["tables"][0]["head"][-1] == "measured>"  # still that load on that machine
-    assert CALCULATORS["serving"](**given, seats=32)["tables"][0]["head"][-1] == "simulated>"  # another engine
+    assert CALCULATORS["serving"](**given, max_num_seqs=32)["tables"][0]["head"][-1] == "simulated>"  # another engine
 
 
 def test_random_arrivals_differ_by_draw_and_repeat_with_it():
@@ -346,7 +346,7 @@ def test_a_number_that_is_none_or_out_of_range_is_refused_by_name(text):
         ("rl-step", {"model": "GPT"}, "model"),
         ("roofline", {"precision": "fp8", "accelerator": "A100 80GB"}, "precision"),
         ("serving", {"rate": "100"}, "rate"),
-        ("serving", {"long_output": "20000"}, "max_length"),
+        ("serving", {"long_output": "20000"}, "max_model_len"),
         ("serving", {"rhythm": "random", "cv": "10", "rate": "0.05", "seed": "0"}, "seed"),
         ("serving", {"blocks": "100"}, "blocks"),
         ("task", {"stages": "a 1 b\nb 1 a"}, "stages"),

@@ -26,7 +26,7 @@ from workloads.counts import (
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, scoring, simulation, step_seconds
+from workloads.serving import arrivals, engine, fluid, latency_metrics, scoring, step_seconds
 from workloads.times import taskgraph
 
 STANDS_FOR = {
@@ -95,7 +95,7 @@ STANDS_FOR = {
     "client": "",
 }
 OWN = {  # whole signatures with defaults of their own
-    "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
+    "engine.Engine": dict(block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, max_model_len=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(
         tied=False,
@@ -213,7 +213,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         },
         {"name": "made"},
     ),
-    simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
+    engine.Engine: ({"blocks": 1, "block_size": 1, "max_num_batched_tokens": 1, "max_num_seqs": 1, "max_model_len": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}

@@ -41,7 +41,8 @@ from workloads.counts import (
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, calibration, disaggregation, fluid, latency_metrics, playback, scoring, simulation, step_seconds
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, scoring, simulation, step_seconds
+from workloads.serving import engine as engine_module
 from workloads.times import taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -158,14 +159,14 @@ step_fields = dict(
 )
 rl_step = st.builds(configuration.RLStep, **step_fields)
 breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
-engine = st.builds(simulation.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
+engine = st.builds(engine_module.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
     step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, st.just(1e9), st.just(1e9), share, share, st.sampled_from(["sum", "max"])
 )
 short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
 run = st.builds(simulation.serve, load, engine, step_time)
-measured = st.builds(calibration.Measured, unit, unit, unit, unit, st.integers(0, 9), st.just((1, 2)))
+measured = st.fixed_dictionaries(dict.fromkeys(("request_p95", "ttft_p95", "wait_p95", "makespan"), unit))
 tiny = model_shapes(layers=2, width=4)
 graph = st.builds(transformer_graph.transformer, tiny, few)
 run_row = st.builds(scaling.TrainingRun, st.just("made"), st.floats(1e6, 1e12), st.floats(1e6, 1e13), unit, st.just("file"))
@@ -540,7 +541,7 @@ EXAMPLES = [
     vision.encoder(),
     diffusion.qwen_image(),
     speech.fish_audio(),
-    simulation.Engine(100),
+    engine_module.Engine(100),
     configuration.RLStep(),
     step_seconds.StepTime(1, 1, 1, 1, 1, 1, 1, 1),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
@@ -630,7 +631,7 @@ def test_the_smallest_shapes_are_shapes():
     (
         lifetime.TaskType(1, 0, 1),
         mixture_of_experts.ExpertLayers("m", *[1] * 5, 0),
-        simulation.Engine(*[1] * 5),
+        engine_module.Engine(*[1] * 5),
         training_memory.TrainingBytes(*[0] * 5),
     )
     vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), scoring.Rates(1, 1, 1, 1)

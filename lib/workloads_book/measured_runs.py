@@ -17,7 +17,6 @@ from workloads.counts.request_tokens import Request
 from workloads.facts.tables import table
 from workloads.numeric import Number
 from workloads.serving.arrivals import Arrival, Window, interleaved
-from workloads.serving.calibration import Measured
 from workloads.units import Count, Seconds
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
@@ -51,7 +50,7 @@ def _numbers(item):
 
 
 def replay_settings() -> dict[str, Number]:
-    """Scheduler settings of the measured engine, as keywords of `simulation.Engine`.
+    """Scheduler settings of the measured engine, as keywords of `engine.Engine`.
 
     Example:
         >>> replay_settings()["blocks"]
@@ -89,6 +88,25 @@ def logged_decode_steps() -> list[tuple[Number, ...]]:
         (36, 0.98, 0.0283)
     """
     return [(*map(json.loads, sample.split()), seconds) for sample, seconds in _numbers("decode").items()]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of one replay: nearest-rank p95 values and makespan (s), preemptions, and the outstanding
+    requests after 10, 20, ... 120 s.
+    """
+
+    request_p95: float
+    ttft_p95: float
+    wait_p95: float
+    makespan: float
+    preemptions: int
+    outstanding: tuple
+
+    @property
+    def times(self) -> dict[str, Seconds]:
+        """The times by the names that `Run.p95_times` has for them."""
+        return {name: getattr(self, name) for name in ("request_p95", "ttft_p95", "wait_p95", "makespan")}
 
 
 def measured_replay(name: str) -> Measured:

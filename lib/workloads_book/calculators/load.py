@@ -5,6 +5,7 @@ from math import gcd
 from workloads.counts import flops, memory, request_tokens
 from workloads.facts import accelerators, models
 from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
+from workloads.serving.engine import Engine
 from workloads.times import roofline
 from workloads.units import TERA, number, quantity
 
@@ -282,7 +283,7 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
     "Serving simulator",
     "What do users wait for, and what does the memory pool do, when requests are batched continuously?",
     *LOAD,
-    count("seats", "Most running requests", SETTINGS["seats"], "requests", 1, 4096, doublings(1, 1024)),
+    count("max_num_seqs", "Most running requests", SETTINGS["max_num_seqs"], "requests", 1, 4096, doublings(1, 1024)),
     *REQUESTS,
     *group(
         "Rhythm",
@@ -297,8 +298,16 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
         num("memory_share", "Share of the memory that the engine may use", 0.9, "", 0.01, 1, PERCENT),
         count("blocks", "KV blocks (empty: all that fit)", None, "", 1, 10**7, optional=True),
         count("block_size", "Tokens of a block", SETTINGS["block_size"], "tokens", 1, 1024),
-        count("token_budget", "Most tokens of a step", SETTINGS["token_budget"], "tokens/step", 1, 2**20, doublings(256, 2**15)),
-        count("max_length", "Most tokens of a request", SETTINGS["max_length"], "tokens", 2, 2**21),
+        count(
+            "max_num_batched_tokens",
+            "Most tokens of a step",
+            SETTINGS["max_num_batched_tokens"],
+            "tokens/step",
+            1,
+            2**20,
+            doublings(256, 2**15),
+        ),
+        count("max_model_len", "Most tokens of a request", SETTINGS["max_model_len"], "tokens", 2, 2**21),
         switch("whole_sequence", "Admit only what fits whole", True),
     ),
     *group("Time of a step", *efficiencies(FACTORS["mfu"], FACTORS["mbu"]), choice("form", "Operators", ("sum", "max"))),
@@ -325,13 +334,13 @@ def simulator(
     if not load:
         raise ValueError(f"seed must be a draw with at least one request in the two windows, got {seed}, whose are empty: choose another")
     m, card = models.model(model), accelerators.accelerator(accelerator)
-    engine = simulation.Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
+    engine = Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
     run = simulation.serve(load, engine, step_seconds.step_time(m, card, mfu, mbu, form))
     waiting = _outstanding(run)
     found = {
         "requests": len(run.requests),
         "output_tokens": sum(r.output for r in run.requests),
-        **simulation.p95_times(run),
+        **run.p95_times(),
         "preemptions": run.preemptions,
         "steps": run.steps,
         "ttft_median": latency_metrics.nearest_rank([latency_metrics.ttft(r.arrival, r.first) for r in run.requests], 0.5),
@@ -341,7 +350,7 @@ def simulator(
         "weight_bytes": memory.weight_bytes(m),
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
-    known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == simulation.Engine(**SETTINGS)
+    known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == Engine(**SETTINGS)
     replays = (name for name in measured_runs.WINDOWS if known and load == measured_runs.replay_load(name))
     measured = next(map(measured_runs.measured_replay, replays), None)
     text = (
