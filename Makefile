@@ -4,6 +4,7 @@
 # make doubt   oracle, mutants, reproducible and bench, one after the other; hours
 # make page P=book/workloads/3-1-1.ipynb   one page alone, in seconds, below _build/page (RUN=yes runs and stores the notebook first)
 # make lint    rules and types of all code, no more than seconds
+# make limits  the library's measures beside their limits
 # make serve   the site on localhost
 # make book PYODIDE=folder   the site also serves NumPy, SciPy and Matplotlib to its live notebooks, from the unpacked distribution of Pyodide
 # make pdf     the whole book as one PDF in _build/pdf, printed by Chromium (CHROMIUM=program names one)
@@ -18,7 +19,6 @@
 # make mutants seeded faults that some test must find (SAMPLE= SEED= EACH=20 MODULES= MINUTES=60)
 # make reproducible   two builds compared, unit tests in random orders, other Pythons, other processors
 #              (RUNS=20 PARTS="orders pythons builds processors"): an hour and a half
-# make style   measures of pages and library beside those of other projects, in _build/measures.json
 # make links   which addresses outside the site answer; needs a network
 # make CONSTRAINTS= test   the same with the newest packages that requirements.txt allows (in a copy of its own, or after make clean)
 # make clean   remove all that these commands made
@@ -32,7 +32,7 @@ GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
-.PHONY: book page check test doubt lint pdf notebooks audit style links serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book page limits check test doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 # The limits are those of a fresh clone on two cores; over them there is a warning.
@@ -46,11 +46,11 @@ page: $(VENV)/.ok
 
 # formulas and rules: the tests that open neither the site nor a browser and start no other program
 check: lint
-	$(BIN)/pytest -q -n 2 --dist loadfile --doctest-modules lib/workloads $$(grep -LwE 'SITE|subprocess|browser|nbval' tests/test_*.py)
+	$(BIN)/pytest -q -n 2 --dist loadfile --doctest-modules lib/workloads lib/workloads_book $$(grep -LwE 'SITE|subprocess|browser|nbval' tests/test_*.py)
 	@$(BIN)/python $(SITE)/clock.py $$PPID "make check" --cpu 120
 
 test: lint book $(GRADING)/.ok
-	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises
+	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads lib/workloads_book tests book exercises
 	@$(BIN)/python $(SITE)/clock.py $$PPID "make test" --cpu 900
 
 doubt:
@@ -63,6 +63,9 @@ lint: $(VENV)/.ok
 notebooks: $(VENV)/.ok
 	$(BIN)/python $(SITE)/notebooks.py
 
+limits: $(VENV)/.ok
+	@$(BIN)/python tests/limits.py
+
 audit: $(VENV)/.ok
 	$(BIN)/python $(SITE)/audit.py
 
@@ -70,9 +73,6 @@ pdf:
 	@$(PYTHON) $(SITE)/chromium.py
 	@$(MAKE) --no-print-directory book
 	$(BIN)/python $(SITE)/pdf.py
-
-style: $(VENV)/.ok
-	@$(BIN)/python $(SITE)/measures.py
 
 links: book
 	@$(BIN)/python -c "import urllib.request as r; r.urlopen('https://example.org', timeout=10)" 2> /dev/null || \
@@ -87,7 +87,7 @@ serve: book
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
 ORACLE := .venv-oracle
-COUNTS := lib/workloads/data/torch_counts.tsv
+COUNTS := lib/workloads/facts/data/torch_counts.tsv
 
 oracle: $(VENV)/.ok $(ORACLE)/.ok
 	@mkdir -p _build
@@ -124,7 +124,7 @@ $(ORACLE)/.ok: tests/requirements-oracle.txt
 clean:
 	rm -rf _build book/reference/api $(VENV) $(GRADING) $(ORACLE) $(SITE)/node_modules
 
-$(VENV)/.ok: requirements.txt $(CONSTRAINTS) lib/pyproject.toml
+$(VENV)/.ok: requirements.txt $(CONSTRAINTS) lib/pyproject.toml lib/workloads_book/pyproject.toml
 	@command -v $(PYTHON) > /dev/null || { echo "Python 3.11 or newer is needed, as $(PYTHON) or by 'make PYTHON=...'"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RESULT, RECORD = ROOT / "_build/bench.json", ROOT / "lib/workloads/data/bench.json"
+RESULT, RECORD = ROOT / "_build/bench.json", ROOT / "lib/workloads_book/data/bench.json"
 PARTS = ("bench_counts", "bench_rlstep", "bench_scaling", "bench_serving")
 
 

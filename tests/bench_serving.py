@@ -17,10 +17,11 @@ from workloads.serving.engine import Engine
 from workloads.serving.simulation import serve
 from workloads.serving.simulation_steps import serve_stepwise
 from workloads.serving.step_seconds import step_time
+from workloads.times.machine import Machine
 from workloads_book.measured_runs import replay_factors, replay_load, replay_settings
 
 ENGINE = Engine(**replay_settings())
-COST = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors())
+COST = step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors()))
 
 
 def in_turn(calls, rounds):

@@ -12,5 +12,5 @@ console.log(python.runPython(`
 import json, sys
 sys.path.insert(0, "/library")
 sys.dont_write_bytecode = True
-from workloads import calculators
+from workloads_book import calculators
 json.dumps({name: [calculators.answer(name, given) for given in found] for name, found in json.loads(cases).items()}, allow_nan=False)`));

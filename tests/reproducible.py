@@ -35,7 +35,7 @@ FEW = [
 ZONES = "UTC", "Asia/Kolkata", "America/St_Johns", "Pacific/Apia"
 LOCALES = "C.UTF-8", "C", "de_DE.UTF-8", "tr_TR.ISO-8859-9"  # the last with another encoding of files and another capital of i
 # need the built site, another environment or a quiet machine
-ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live|downloads|javascript|spelling|measures")
+ELSEWHERE = re.compile(r"site|browser|accessib|grading|assignment|lite|torch|layers|live|downloads|javascript|spelling")
 STAMPS = re.compile(rb"\b20\d\d-\d\d-\d\dT?[ 0-9:.]*Z?|\b1[5-9]\d{8}(\.\d+)?\b")
 
 

@@ -12,6 +12,7 @@ from conftest import ROOT, SITE
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
 import class_site
+import packing
 
 GRADING = ROOT / ".venv-grading/bin"
 EXERCISES = assignment.exercises()
@@ -60,7 +61,7 @@ def test_a_starter_tells_its_student_what_to_do(exercise):
     """Text to write, code to write, `answer` at hand; a test that students see asserts something and cannot be edited."""
     cells = assignment.starter(assignment.read(EXERCISES[exercise]))["cells"]
     texts = "\n".join(map(assignment.source, cells))
-    assert "YOUR CODE HERE" in texts and "YOUR ANSWER HERE" in texts and "from workloads.answers import answer" in texts
+    assert "YOUR CODE HERE" in texts and "YOUR ANSWER HERE" in texts and "from workloads_book import answer" in texts
     for cell in cells:
         if assignment.locked(cell):
             assert re.search(r"^ *assert ", assignment.source(cell), re.MULTILINE), "a test shows what it looks at"
@@ -106,7 +107,7 @@ def test_a_starter_of_a_starter_is_itself():
 def assign(*arguments):
     """The command with Python alone: no site-packages, no environment."""
     return subprocess.run(
-        [sys.executable, "-I", "-S", ROOT / "book/_site/assignment.py", *map(str, arguments)], capture_output=True, text=True, cwd=ROOT
+        [sys.executable, "-E", "-S", ROOT / "book/_site/assignment.py", *map(str, arguments)], capture_output=True, text=True, cwd=ROOT
     )
 
 
@@ -114,11 +115,12 @@ def test_the_folder_to_hand_out_holds_starters_and_nothing_else(tmp_path):
     run = assign("3-02", "3-04", "--course", tmp_path, "--name", "week-1")
     assert run.returncode == 0, run.stderr
     release = tmp_path / "release/week-1"
-    assert str(release) in run.stdout and sorted(p.name for p in release.iterdir()) == ["3-02.ipynb", "3-04.ipynb", "README.md"]
-    text = "".join(p.read_text(encoding="utf-8") for p in release.iterdir())
+    names = ["3-02.ipynb", "3-04.ipynb", "README.md", *packing.wheels()]
+    assert str(release) in run.stdout and sorted(p.name for p in release.iterdir()) == names
+    text = "".join(p.read_text(encoding="utf-8") for p in release.iterdir() if p.suffix != ".whl")
     assert "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text and "<details>" not in text and "week-1" in text
     assert assign("3-01", "--course", tmp_path, "--name", "week-1").returncode == 0
-    assert sorted(p.name for p in release.iterdir()) == ["3-01.ipynb", "README.md"], "a second call replaces the first"
+    assert sorted(p.name for p in release.iterdir()) == ["3-01.ipynb", "README.md", *packing.wheels()], "a second call replaces the first"
 
 
 @pytest.mark.parametrize(

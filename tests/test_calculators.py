@@ -24,6 +24,7 @@ from workloads.learning.rl import configuration, phases
 from workloads.learning.scaling import loss, published_laws
 from workloads.serving import engine, simulation_steps, step_seconds
 from workloads.serving.arrivals import interleaved
+from workloads.times.machine import Machine
 from workloads_book import calculators, measured_runs, plot
 from workloads_book.calculators import forms, load, tasks
 from workloads_book.calculators.forms import CALCULATORS
@@ -102,7 +103,8 @@ def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(pre
     lengths = [n for r in (measured_runs.LONG_INPUT, measured_runs.LONG_OUTPUT) for n in (r.new, r.output)]
     windows = [load._window(60, 4, share, 100, *lengths) for share in shares]
     assert tuple(interleaved(windows)) == measured_runs.replay_load(name)
-    cost = step_seconds.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **measured_runs.replay_factors())
+    box = Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **measured_runs.replay_factors())
+    cost = step_seconds.step_time(model("Qwen3-8B"), box)
     run = simulation_steps.serve_stepwise(measured_runs.replay_load(name), engine.Engine(**measured_runs.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
     assert {k: shown["values"][k] for k in run.p95_times()} == run.p95_times() and shown["values"]["steps"] == run.steps
@@ -492,7 +494,7 @@ def test_the_archive_runs_alone_and_holds_no_ledger(tmp_path):
         packed.extractall(tmp_path)
     assert not [n for n in names if "ledger" in n or "answers" in n or n.endswith((".json", ".pyc"))]
     code = (
-        f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads import calculators as c\n"
+        f"import sys, json; sys.path.insert(0, {str(tmp_path)!r})\nfrom workloads_book import calculators as c\n"
         "print(json.dumps({n: c.answer(n, {})['text'] for n in c.CALCULATORS}))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)

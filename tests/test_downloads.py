@@ -18,7 +18,7 @@ OFFERED = {p.relative_to(ROOT).as_posix(): p for p in notebooks.every_notebook()
 STARTERS = assignment.exercises()
 # pages that between them use every package, every kind of output, and tables that come with the library
 RUN = ["book/model-shapes", "book/benchmarks", "book/workloads/3-2-2", "book/workloads/3-6-2", "exercises/c-01/c-01", "exercises/3-07/3-07"]
-ALLOWED = {"workloads", "numpy", "scipy", "sympy"}
+ALLOWED = {"workloads", "workloads_book", "numpy", "scipy", "sympy"}
 ALLOWED |= {
     "bisect",
     "collections",
@@ -89,7 +89,7 @@ def test_a_notebook_needs_nothing_but_the_library_and_its_packages(name):
         ("x = open('../data.csv')", ["open"]),
         ("numpy.loadtxt('a.txt')", ["loadtxt"]),
         ("%matplotlib inline\n!ls", ["%matplotlib inline", "!ls"]),
-        ("import numpy as np\nfrom workloads.page import say", []),
+        ("import numpy as np\nfrom workloads_book.page import say", []),
     ],
 )
 def test_what_else_a_cell_needs_is_found(source, found):

@@ -10,14 +10,18 @@ import inspect
 import mutants
 import pytest
 import rooms
+from test_fuzz import IDS, function
 
+from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
     parameter_counts,
+    passes,
     request_tokens,
     speech,
     training_memory,
@@ -25,11 +29,15 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, round_schedule
-from workloads.serving import arrivals, engine, fluid, latency_metrics, scoring, step_seconds
-from workloads.times import taskgraph
+from workloads.learning.rl import configuration, price, round_schedule
+from workloads.serving import arrivals, engine, fluid, latency_metrics, step_seconds
+from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
+    **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
+    **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
+    "reserve": 0,
+    "format": "text",
     "past": 0,
     "start": 0,
     "staleness": 0,
@@ -45,6 +53,13 @@ STANDS_FOR = {
     "lora_rank": 0,
     "correlation": 0,
     "batch": 1,
+    "replicas": 1,
+    "tensor": 1,
+    "pipeline": 1,
+    "data": 1,
+    "expert": 1,
+    "context": 1,
+    "count": 1,
     "servers": 1,
     "cards": 1,
     "copies": 1,
@@ -64,6 +79,9 @@ STANDS_FOR = {
     "bytes_per_value": 2,
     "bytes_per_sample": 2,
     "frozen_bytes": 2,
+    "arithmetic": "bf16",
+    "weights": "bf16",
+    "cache": "bf16",
     "precision": "bf16",  # BF16, 16-bit sound
     "causal": True,
     "absorbed": False,
@@ -95,6 +113,7 @@ STANDS_FOR = {
     "client": "",
 }
 OWN = {  # whole signatures with defaults of their own
+    "passes.prefill": dict(batch=1, head="last"),
     "engine.Engine": dict(block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, max_model_len=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(
@@ -185,6 +204,7 @@ def test_a_left_out_argument_stands_for_the_same_everywhere(module):
 ONE = {"layers": 1, "hidden": 1, "heads": 1, "kv_heads": 1, "head_dim": 1, "ffn": 1, "vocab": 1}
 EXPERTS = {"layers": 2, "hidden": 1, "expert_ffn": 1, "experts": 1, "active_experts": 1, "shared_experts": 0}
 REQUEST = request_tokens.Request(1, 1)
+CARD = accelerators.Accelerator("made", 1, 1, {"bf16": 1})
 WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     request_tokens.Request: ({"new": 1, "output": 1, "past": 0}, {}),
     attempts.Attempts: ({"tried": 1, "solved": 0}, {"spent": 0}),
@@ -213,28 +233,33 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         },
         {"name": "made"},
     ),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
     engine.Engine: ({"blocks": 1, "block_size": 1, "max_num_batched_tokens": 1, "max_num_seqs": 1, "max_model_len": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
     attempts.Attempts: (["spent"], [], [], {"tried": 1, "solved": 1}),
     lifetime.TaskType: (["attempt_cost"], [], ["share", "success"], {}),
-    scoring.Rates: ([], ["peak", "bandwidth"], ["mfu", "mbu"], {}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
+    machine.Machine: (["dollars_per_gpu_hour"], [], ["mfu", "mbu"], {"accelerator": CARD}),
     fluid.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
         ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
-        ["peak", "bandwidth"],
-        ["mfu", "mbu"],
-        {"linear_flops": 1},
+        [],
+        [],
+        {"linear_flops": 1, "machine": machine.Machine(CARD)},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
 }
 
@@ -278,3 +303,12 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {"models.matrices"}  # of names and shapes, which hold plain numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is checks.formula(len).__code__

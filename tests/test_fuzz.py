@@ -31,22 +31,34 @@ from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
+    passes,
     request_tokens,
     speech,
     training_memory,
     transformer_graph,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, scoring, simulation, step_seconds
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, simulation, step_seconds
 from workloads.serving import engine as engine_module
-from workloads.times import taskgraph
+from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
-NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators"}
+NOT_FORMULAS = {
+    "tables",
+    "checks",
+    "numeric",
+    "units",
+    "results",
+    "symbols",
+    "traces",
+    "measurements",
+    "accelerators",
+}
 SLOW = {"scaling_fit"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
 SPECS = Path(__file__).with_name("fuzz.txt").read_text(encoding="utf-8")
@@ -107,6 +119,8 @@ recurrent = st.builds(
 card = st.builds(
     lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
+GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
+machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
 events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
 piece = st.builds(fluid.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
@@ -161,7 +175,7 @@ rl_step = st.builds(configuration.RLStep, **step_fields)
 breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
 engine = st.builds(engine_module.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
-    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, st.just(1e9), st.just(1e9), share, share, st.sampled_from(["sum", "max"])
+    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, machine_of(st.just(GIGAHERTZ), st.just(1)), st.sampled_from(["sum", "max"])
 )
 short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
@@ -191,6 +205,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "small": (st.floats(0, 10), [NAN, INF, "1"]),
     "share": (share, [0, -0.1, 1.5, NAN, INF, "1"]),
     "share0": (st.one_of(st.just(0), share), [-0.1, 1.5, NAN, INF, "1"]),
+    "small_share": (st.one_of(st.just(0), st.floats(0.01, 0.9)), [-0.1, 1.5, NAN, INF, "1"]),
     "half": (st.floats(0.2, 0.9), [0, -0.1, 1.5, NAN, INF, "1"]),
     "n0": (st.integers(0, 10**5), NOT_WHOLE),
     "context": (st.integers(0, 10**5), NOT_WHOLE),
@@ -219,7 +234,11 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
-    "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
+    "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
+    "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
+    "machine": (machine_of(card, few), []),
+    "roomy": (machine_of(card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), few), []),
+    "name": (st.just("width"), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
     "small_request": (small_request, []),
@@ -239,7 +258,6 @@ KINDS = {  # kind: (valid values, invalid values)
     "stage": (st.builds(taskgraph.Stage, st.sampled_from("abc"), big), []),
     "names": (st.just(["s0"]), [["nobody"]]),
     "parts": (st.just(["attention", "head"]), [["tail"]]),
-    "rates": (st.builds(scoring.Rates, st.floats(1e9, 1e15), st.floats(1e9, 1e15), share, share), []),
     "ced": (st.just(encoder_decoder.DEEPSEEK_V41_FLASH), []),
     "encoder": (st.just(vision.encoder()), []),
     "image": (st.sampled_from([(640, 640), (32, 64)]), []),
@@ -457,8 +475,8 @@ def scaled(value, factor):
         return value * factor
     if isinstance(value, accelerators.Accelerator):
         return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peaks={k: v / factor for k, v in value.peaks.items()})
-    if isinstance(value, scoring.Rates):
-        return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peak=value.peak / factor)
+    if isinstance(value, machine.Machine):
+        return dataclasses.replace(value, accelerator=scaled(value.accelerator, factor))
     if isinstance(value, arrivals.Window):
         return dataclasses.replace(value, seconds=value.seconds * factor, rate=value.rate / factor)
     if isinstance(value, latency_metrics.Events):
@@ -543,11 +561,16 @@ EXAMPLES = [
     speech.fish_audio(),
     engine_module.Engine(100),
     configuration.RLStep(),
-    step_seconds.StepTime(1, 1, 1, 1, 1, 1, 1, 1),
+    step_seconds.StepTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
-    scoring.Rates(1, 1),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
+    encoder_decoder.DEEPSEEK_V41_FLASH,
+    layout.Layout(2),
+    passes.Pass(6, 2),
+    machine.Machine(accelerators.accelerator("H100 SXM"), 2),
+    formats.Formats(1, 2),
+    price.Prices(1, 2, 3),
 ]
 
 
@@ -634,6 +657,10 @@ def test_the_smallest_shapes_are_shapes():
         engine_module.Engine(*[1] * 5),
         training_memory.TrainingBytes(*[0] * 5),
     )
-    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), scoring.Rates(1, 1, 1, 1)
-    backpropagation.Weight("W", 1), backpropagation.Operation("x", flops=0, elements=0), step_seconds.StepTime(1, 0, 0, 0, 0, 0, 1, 1)
+    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), machine.Machine(GIGAHERTZ, 1)
+    (
+        backpropagation.Weight("W", 1),
+        backpropagation.Operation("x", flops=0, elements=0),
+        step_seconds.StepTime(1, 0, 0, 0, 0, 0, machine.Machine(GIGAHERTZ)),
+    )
     configuration.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)

@@ -2,9 +2,7 @@
 
 import json
 import re
-import subprocess
 import sys
-import zipfile
 from urllib.parse import parse_qs, urlsplit
 
 import nbformat
@@ -311,56 +309,22 @@ def test_pages_that_need_no_numpy_import_none():
 
 # ---------------------------------------------------------------------------------------------------------------- how they are made
 def test_a_cell_names_the_packages_that_the_library_would_import():
-    assert lite.behind("scaling_fit") == {"numpy", "scipy"} and lite.behind("flops") == lite.behind("page") == set()
+    assert lite.behind("workloads.learning.scaling_fit") == {"numpy", "scipy"} and lite.behind("workloads.symbols") == {"sympy"}
+    assert lite.behind("workloads.counts.flops") == lite.behind("workloads_book.page") == lite.behind("workloads") == set()
     cells = [
-        "from workloads import scaling, scaling_fit",
-        "from scipy.optimize import brentq\nfrom workloads.scaling_fit import huber_fit",
+        "from workloads.learning import scaling, scaling_fit",
+        "from scipy.optimize import brentq\nfrom workloads.learning.scaling_fit import fit",
+        "from workloads.symbols import B",
         "import sympy",
     ]
     nb = {"metadata": {}, "cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "source": s} for s in cells]}
     made = [c["source"].split("\n")[0] for c in lite.live(nb, "there")["cells"]]
-    assert made == ["import numpy, scipy      # from there", "from scipy.optimize import brentq", "import sympy"]
+    assert made == ["import numpy, scipy      # from there", "from scipy.optimize import brentq", "import sympy", "import sympy"]
 
 
 def test_citations_read_as_words():
     cell = {"cell_type": "markdown", "metadata": {}, "source": "Loss {cite}`hoffmann2022chinchilla,vllm22291`."}
     assert lite.live({"metadata": {}, "cells": [cell]}, "there")["cells"][0]["source"] == "Loss (Hoffmann 2022, Vllm)."
-
-
-def test_pip_takes_the_wheel_of_the_library(tmp_path):
-    path = tmp_path / "workloads-0.1.0-0abc-py3-none-any.whl"
-    path.write_bytes(lite.wheel("workloads", "0.1.0", lite.library()))
-    assert path.read_bytes() == lite.wheel("workloads", "0.1.0", lite.library())
-    assert zipfile.ZipFile(path).testzip() is None
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--no-deps",
-            "--no-index",
-            "--disable-pip-version-check",
-            "--target",
-            tmp_path / "there",
-            path,
-        ],
-        check=True,
-    )
-    out = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(tmp_path / 'there')!r})\n"
-            "from workloads import ledger, models\nprint(ledger.__file__, models.parameters(models.model('Qwen3-8B')).total)",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert out.split() == [str(tmp_path / "there/workloads/ledger.py"), "8190735360"]
 
 
 OFFICIAL = {
@@ -391,7 +355,7 @@ def test_a_distribution_that_lacks_a_file_or_holds_another_is_refused(tmp_path):
 def test_a_changed_notebook_is_put_in_place_and_nothing_else_is_made(tmp_path, monkeypatch):
     for name in ("a", "b"):
         assignment.write({"metadata": {}, "cells": []}, tmp_path / f"book/part/{name}.ipynb")
-    for name, folder in {"ROOT": "", "WORK": "work", "SITE": "book/_site", "LIBRARY": "lib", "CORE": "core"}.items():
+    for name, folder in {"ROOT": "", "WORK": "work", "SITE": "book/_site", "CORE": "core"}.items():
         monkeypatch.setattr(lite, name, tmp_path / folder)
     monkeypatch.setattr(lite, "build", lambda folder: pytest.fail("the whole live site is made"))
     files, listing = tmp_path / "work/site/files/book/part", tmp_path / "work/site/api/contents/book/part/all.json"
@@ -436,12 +400,12 @@ def notebook():
 
 def test_the_first_code_cell_installs_the_library_where_a_repository_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    assert notebooks.published() is None
+    assert notebooks.published() == []
     (tmp_path / "_config.yml").write_text('repository: {url: "", branch: main}')
-    assert notebooks.published() is None
+    assert notebooks.published() == []
     before = nbformat.writes(notebooks.normalise(notebook()))
     (tmp_path / "_config.yml").write_text('repository: {url: "https://example.org/a/b/", branch: dev}')
-    assert notebooks.published() == "git+https://example.org/a/b@dev#subdirectory=lib"
+    assert notebooks.published() == [f"git+https://example.org/a/b@dev#subdirectory=lib{part}" for part in ("", "/workloads_book")]
     nb = notebooks.normalise(nbformat.reads(before, 4))
     assert [c.get("execution_count") for c in nb.cells] == [None, 1, 2] and nb.cells[2].outputs[0].execution_count == 2
     assert nb.cells[1].metadata.tags == ["remove-cell", "workloads-install"] and not nb.cells[1].outputs
@@ -454,7 +418,7 @@ def test_the_first_code_cell_installs_the_library_where_a_repository_is_named(tm
 def test_the_installing_cell_calls_pip_only_where_the_library_is_missing():
     from IPython.core.inputtransformer2 import TransformerManager
 
-    nb = notebooks.place_install(notebook(), "git+https://example.org/a/b@main#subdirectory=lib")
+    nb = notebooks.place_install(notebook(), ["git+https://example.org/a", "git+https://example.org/b"])
     text = TransformerManager().transform_cell(nb.cells[1].source)
 
     called = []
@@ -469,9 +433,9 @@ def test_the_installing_cell_calls_pip_only_where_the_library_is_missing():
     exec(text, {"get_ipython": Shell})
     assert not called
     exec(text, {"get_ipython": Shell, "__builtins__": {"__import__": missing, "ModuleNotFoundError": ModuleNotFoundError}})
-    assert called == [("pip", 'install -q "git+https://example.org/a/b@main#subdirectory=lib"')]
+    assert called == [("pip", 'install -q "git+https://example.org/a" "git+https://example.org/b"')]
 
 
 def test_a_live_copy_has_no_installing_cell():
-    nb = notebooks.place_install(notebook(), "git+https://example.org/a/b@main#subdirectory=lib")
+    nb = notebooks.place_install(notebook(), ["git+https://example.org/a"])
     assert [assignment.source(c) for c in lite.live(json.loads(nbformat.writes(nb)), "there")["cells"]] == ["# Title", "1 + 1"]

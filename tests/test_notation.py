@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT, SITE
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
+import library
 from workloads_site import notation
 
 NAME = re.compile(r"(?P<module>\w+)\.(?P<owner>\w+)(?:\.(?P<field>\w+))?(?:\((?P<parameter>\w+)\))?")
@@ -72,7 +73,7 @@ def test_rows_are_complete():
 @pytest.mark.parametrize("name", sorted({name for row in notation.rows() for name in row.names}))
 def test_python_name_exists(name):
     found = NAME.fullmatch(name)
-    owner = getattr(importlib.import_module(f"workloads.{found['module']}"), found["owner"])
+    owner = getattr(importlib.import_module(library.short()[found["module"]]), found["owner"])
     if found["field"]:
         assert found["field"] in owner.__dataclass_fields__ or isinstance(getattr(owner, found["field"]), property)
     if found["parameter"]:

@@ -133,10 +133,10 @@ def test_an_exercise_can_be_released_and_graded(path):
 
 def test_the_tools_read_a_page_that_installs_the_library():
     """With a repository named, as for publishing, every notebook begins with a command of the notebook inside an `except`."""
-    nb = notebooks.place_install(read(CHAPTERS[0]), "git+https://example.org/book")
+    nb = notebooks.place_install(read(CHAPTERS[0]), ["git+https://example.org/book"])
     code = [c.source for c in nb.cells if c.cell_type == "code"]
     assert "    %pip install" in code[0]
-    assert ast.unparse(ast.parse(notebooks.python(code[0]))) == "try:\n    import workloads\nexcept ModuleNotFoundError:\n    pass"
+    assert ast.unparse(ast.parse(notebooks.python(code[0]))) == "try:\n    import workloads_book\nexcept ModuleNotFoundError:\n    pass"
     assert prose.of_code(nb) >= prose.of_code(read(CHAPTERS[0])) and ast.parse(notebooks.python("\n".join(code)))
 
 
@@ -163,7 +163,7 @@ def nbval(folder, nb):
 
 def test_a_wrong_stored_output_fails_the_run(tmp_path):
     """The true notebook passes nbval; with one digit of one stored output changed it fails."""
-    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from workloads import flops\nflops.pairs(8192)")])
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from workloads.counts import flops\nflops.pairs(8192)")])
     right = notebooks.normalise(notebooks.run(nb, tmp_path))
     assert nbval(tmp_path, right).returncode == 0
     wrong = nbformat.from_dict(json.loads(json.dumps(right).replace("33558528", "33558529")))
@@ -173,7 +173,7 @@ def test_a_wrong_stored_output_fails_the_run(tmp_path):
 
 def test_running_a_notebook_again_leaves_it_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
-    cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("from workloads.page import say\nsay('text')")]
+    cells = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell("from workloads_book.page import say\nsay('text')")]
     path = tmp_path / "a.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     assert notebooks.refresh(path).startswith("stored")

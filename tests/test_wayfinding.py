@@ -13,6 +13,7 @@ import pytest
 from conftest import ROOT, SITE
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
+import library
 from workloads_site import wayfinding
 
 PAGES = wayfinding.book(ROOT)
@@ -113,7 +114,7 @@ def test_the_minutes_of_a_page_are_what_reading_it_takes(name):
 def test_the_functions_named_beside_formulas_exist(name):
     closing = CLOSING.search(wayfinding.texts(wayfinding.source(ROOT, name))[1])
     for module, function in re.findall(r"`(\w+)\.(\w+)`", closing["table"] or ""):
-        assert callable(getattr(import_module(f"workloads.{module}"), function)), function
+        assert callable(getattr(import_module(library.short()[module]), function)), function
 
 
 def test_pages_build_on_earlier_pages_alone():
@@ -187,9 +188,11 @@ def test_the_landing_page_leads_to_the_map():
     assert "book/map" in wayfinding.links(page.read_text(encoding="utf-8").partition("| If you want")[0], page, ROOT)
 
 
-def test_layers_are_those_of_the_modules_a_page_imports():
-    assert wayfinding.layers("from workloads import flops, hardware\nfrom workloads.page import say") == {"counts", "facts", "page"}
-    assert wayfinding.layers("from workloads import (\n    fluid,\n    roofline,\n)") == {"systems", "times"}
+def test_layers_are_those_of_the_names_a_page_uses():
+    text = "from workloads.counts import flops\nfrom workloads_book import say\nsay(flops.pairs(8))"
+    assert wayfinding.layers(text) == {"counts"}
+    assert wayfinding.layers("import workloads as wl\nwl.model('x'), wl.rl_step") == {"facts", "learning"}
+    assert wayfinding.layers("from workloads.times import (\n    machine,\n    roofline as r,\n)\nr.ridge") == {"times"}
     assert wayfinding.layers("import json") == frozenset()
 
 

@@ -1,7 +1,8 @@
 """Make what students get: `assignment.py 3-02 3-04 --course FOLDER --name NAME` writes FOLDER/source/NAME and FOLDER/release/NAME.
 
 A starter is the solved notebook minus its holes: solution regions become stubs, hidden tests and outputs go. The result equals
-that of nbgrader's generate_assignment, checksums included, and needs nothing but Python. `source` is for the one who grades.
+that of nbgrader's generate_assignment, checksums included, and needs nothing but Python. Beside the starters lie the wheels of the book's
+two packages, without what only solutions compute. `source` is for the one who grades.
 """
 
 import argparse
@@ -12,6 +13,8 @@ import re
 import sys
 from pathlib import Path
 
+import packing
+
 ROOT = Path(__file__).resolve().parents[2]
 CODE_STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
 TEXT_STUB = "YOUR ANSWER HERE"
@@ -20,8 +23,8 @@ README = """# {name}
 
 Exercises: {exercises}. Each notebook names the pages of the book it builds on.
 
-The notebooks need Python 3.11 or newer, Jupyter, NumPy, SymPy, Matplotlib, and the book's library `workloads` (`pip install ./lib` in a
-copy of the book's repository; it works offline). Write your code where it says `YOUR CODE HERE` and your text where it says
+The notebooks need Python 3.11 or newer, Jupyter, NumPy, SymPy, Matplotlib, and the book's packages that lie beside them: `pip install
+*.whl` in this folder. Write your code where it says `YOUR CODE HERE` and your text where it says
 `YOUR ANSWER HERE`; leave the other cells as they are. `answer(...)` tells you whether a number is right, or what may have gone wrong.
 Before you hand in: restart the kernel, run all cells, save. Hand in the notebooks under the names they have.
 """
@@ -142,6 +145,10 @@ def assign(names, course, name="assignment", root=ROOT):
     for exercise, path in paths.items():
         write(read(path), course / "source" / name / f"{exercise}.ipynb")
         write(starter(read(path)), release / f"{exercise}.ipynb")
+    for old in release.glob("*.whl"):
+        old.unlink()
+    for wheel, data in packing.wheels().items():
+        (release / wheel).write_bytes(data)
     (release / "README.md").write_text(README.format(name=name, exercises=", ".join(paths)), encoding="utf-8")
     return release
 

@@ -8,26 +8,24 @@ If npm or the package index does not deliver, this says so, and the book is buil
 """
 
 import ast
-import base64
 import hashlib
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 import assignment
+import library
+import packing
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "book/_site"
-LIBRARY = ROOT / "lib/workloads"
 CORE = SITE / "node_modules/pyodide"
 CORE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
 WHEELS, WORK = ROOT / "_build/wheels", ROOT / "_build/lite"
@@ -35,9 +33,10 @@ KERNEL = Path(sys.prefix) / "share/jupyter/labextensions/@jupyterlite/pyodide-ke
 HOST = "cdn.jsdelivr.net"  # of Pyodide's distribution
 ONLINE = {"numpy": "NumPy", "scipy": "SciPy", "matplotlib": "Matplotlib"}
 KERNEL_PACKAGES = ["micropip", "piplite", "ipykernel", "comm", "pyodide-kernel", "jedi", "ipython", "workloads-lite"]
-PACKAGES = ["sympy", "workloads"]
+OWN = {"workloads": "workloads", "workloads-book": "workloads_book"}  # distribution: its package
+PACKAGES = ["sympy", *OWN]
 # what a notebook of the book makes Python import; byte code of it goes into the archives
-IMPORTS = """import micropip, piplite.piplite, pyodide_kernel, sympy, workloads.page, workloads.calculators
+IMPORTS = """import micropip, piplite.piplite, pyodide_kernel, sympy, workloads_book.page, workloads_book.calculators
 x = sympy.Symbol("x", positive=True)
 sympy.latex(sympy.simplify(sympy.integrate(x * sympy.exp(-x), x))), sympy.solve(sympy.Eq(x**2 + x, 2), x)"""
 
@@ -130,28 +129,6 @@ def distribution(official, number, folder=None):
     return entries
 
 
-def wheel(name, number, files):
-    """A pure-Python wheel of {path: bytes}; the same bytes for the same files."""
-    info = f"{name}-{number}.dist-info"
-    files = files | {
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n".encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: workloads\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    hashes = {path: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode() for path, data in files.items()}
-    record = "".join(f"{path},sha256={hashes[path]},{len(data)}\n" for path, data in files.items()) + f"{info}/RECORD,,\n"
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, data in (files | {f"{info}/RECORD": record.encode()}).items():
-            archive.writestr(zipfile.ZipInfo(path, (2000, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
-    return packed.getvalue()
-
-
-def library():
-    """The files of the library."""
-    found = (p for p in sorted(LIBRARY.rglob("*")) if p.is_file() and p.suffix != ".pyc")
-    return {p.relative_to(LIBRARY.parent).as_posix(): p.read_bytes() for p in found}
-
-
 def startup(place):
     """The file that IPython runs at its start."""
     text = (SITE / "lite_startup.py").read_text(encoding="utf8").replace('_tell_where("", {})', f"_tell_where({place!r}, {ONLINE!r})")
@@ -159,11 +136,13 @@ def startup(place):
 
 
 def add_own(target, packages, folder):
-    """Write the wheels of the library and of the start into a folder; their names change with them, so that no browser keeps an old one."""
-    for name, number, files in (("workloads", version("workloads"), library()), ("workloads_lite", "1", startup(place(folder)))):
-        data, key = wheel(name, number, files), name.replace("_", "-")
+    """Write the wheels of the book's packages and of the start into a folder; names change with them: no browser keeps an old one."""
+    own = [(package, packing.project(package)["version"], packing.files(package)) for package in OWN.values()]
+    for name, number, files in (*own, ("workloads_lite", "1", startup(place(folder)))):
+        data, key = packing.wheel(name, number, files), name.replace("_", "-")
         packages[key] = entry(key, number, f"{name}-{number}-0{sha256(data)[:10]}-py3-none-any.whl")
         (target / packages[key]["file_name"]).write_bytes(data)
+    packages["workloads-book"]["depends"] = ["workloads"]
 
 
 def python(target, folder=None):
@@ -185,7 +164,7 @@ def python(target, folder=None):
     compile_used(target, official | {"packages": packages})
     hash_files(target, packages)
     if folder:
-        packages["workloads"]["depends"] = ["matplotlib"]  # for the figures
+        packages["workloads-book"]["depends"].append("matplotlib")  # for the figures
         for name in others.keys() - packages.keys():
             shutil.copy(folder / others[name]["file_name"], target)
     return json.dumps(official | {"packages": others | packages}, sort_keys=True)
@@ -218,30 +197,29 @@ def compile_used(target, lock):
 
 # ------------------------------------------------------------------------------------------------------------------------ notebooks
 def imported(text):
-    """(packages, modules of the library) that a cell imports by name."""
-    packages, modules = set(), set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            packages |= {a.name.split(".")[0] for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            packages.add(node.module.split(".")[0])
-            modules |= {a.name for a in node.names} if node.module == "workloads" else {node.module.partition(".")[2]}
-    return packages, {m for m in modules if (LIBRARY / f"{m}.py").exists()}
+    """(packages, modules of the book's own packages) that a cell imports by name."""
+    names = [name for node in ast.walk(ast.parse(text)) for name in library.named(node)]
+    return {name.split(".")[0] for name in names}, {library.module_of(name) for name in names} - {None}
+
+
+LOADERS = "library", "deferred"  # of `workloads.numeric`
+
+
+def _at_import(module):
+    """Dotted names that a module imports when it is imported, and packages that its functions load (see `LOADERS`)."""
+    for node in library.tree(module).body:
+        yield from library.named(node, module)
+    for node in ast.walk(library.tree(module)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in LOADERS and isinstance(node.args[0], ast.Constant):
+            yield node.args[0].value
 
 
 @cache
 def behind(module):
-    """The packages of the public host that a module of the library imports with itself."""
-    found = set()
-    for node in ast.parse((LIBRARY / f"{module}.py").read_text(encoding="utf8")).body:
-        if isinstance(node, ast.Import):
-            found |= {a.name.split(".")[0] for a in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            found.add(node.module.split(".")[0])
-        elif isinstance(node, ast.ImportFrom):
-            for name in [node.module] if node.module else [a.name for a in node.names]:
-                found |= behind(name) if (LIBRARY / f"{name}.py").exists() else set()
-    return found & set(ONLINE)
+    """The packages that a module of the book's own packages needs and that Python in the browser lacks until a cell names them."""
+    names = set(_at_import(module))
+    packages = {name.split(".")[0] for name in names} & {*ONLINE, "sympy"}
+    return packages.union(*(behind(other) for other in {library.module_of(name) for name in names} - {None, module}))
 
 
 def cited(match):
@@ -275,7 +253,8 @@ def live(nb, place):
             joined(output)
         packages, modules = imported(assignment.source(cell))
         if absent := set().union(*map(behind, modules)) - packages - ({"numpy"} if packages & set(ONLINE) else set()):
-            cell["source"] = f"import {', '.join(sorted(absent))}      # from {place}\n{assignment.source(cell)}"
+            said = f"      # from {place}" if absent & set(ONLINE) else ""
+            cell["source"] = f"import {', '.join(sorted(absent))}{said}\n{assignment.source(cell)}"
         tags = set(cell["metadata"].get("tags", []))
         folds = {
             "source_hidden": bool(tags & {"remove-input", "hide-input", "hide-cell"}) and bool(cell["outputs"]),
@@ -349,10 +328,12 @@ def settings(lock_name):
 def inputs(folder):
     """{part: digest} of all that the live site is made of: each notebook by its path, everything else as "site"."""
     digest = hashlib.sha256(repr((sys.version_info[:2], str(folder))).encode())
-    others = {*SITE.glob("lite*"), SITE / "assignment.py", ROOT / "constraints.txt", CORE / "package.json", *LIBRARY.rglob("*")}
-    for path in sorted(others):
-        if path.is_file() and path.suffix != ".pyc":
-            digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
+    tools = *SITE.glob("lite*"), *(SITE / f"{name}.py" for name in ("assignment", "library", "packing"))
+    for path in sorted((*filter(Path.is_file, tools), ROOT / "constraints.txt", CORE / "package.json")):
+        digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
+    for package in OWN.values():
+        for name, data in packing.files(package).items():
+            digest.update(f"{name} {sha256(data)}\n".encode())
     return {"site": digest.hexdigest()} | {p.relative_to(ROOT).as_posix(): sha256(p.read_bytes()) for p in sources()}
 
 

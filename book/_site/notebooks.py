@@ -43,22 +43,24 @@ def every_notebook():
 
 
 def published():
-    """What pip can install the library from: the repository of `_config.yml`; None without one."""
+    """What pip can install the book's two packages from: the repository of `_config.yml`; nothing without one."""
     config = ROOT / "_config.yml"
     repository = (config.exists() and yaml.safe_load(config.read_text(encoding="utf-8")).get("repository")) or {}
     url = (repository.get("url") or "").rstrip("/")
-    return f"git+{url}@{repository.get('branch') or 'main'}#subdirectory=lib" if url else None
+    at = f"git+{url}@{repository.get('branch') or 'main'}#subdirectory="
+    return [at + folder for folder in ("lib", "lib/workloads_book")] if url else []
 
 
-def place_install(nb, source):
-    """Let the first code cell install the library from a source where it is missing; no source, no such cell. Outputs stay."""
+def place_install(nb, sources):
+    """Let the first code cell install the book's packages where they are missing; no source, no such cell. Outputs stay."""
     cells = [c for c in nb.cells if INSTALL not in c.metadata.get("tags", [])]
-    text = f'try:\n    import workloads\nexcept ModuleNotFoundError:\n    %pip install -q "{source}"'
+    wanted = " ".join(f'"{source}"' for source in sources)
+    text = f"try:\n    import workloads_book\nexcept ModuleNotFoundError:\n    %pip install -q {wanted}"
     had = [c.source for c in nb.cells if INSTALL in c.metadata.get("tags", [])]
-    if had == [text] * bool(source):
+    if had == [text] * bool(sources):
         return nb
     complete = all(c.execution_count for c in cells if c.cell_type == "code")
-    if source:
+    if sources:
         at = next((i for i, c in enumerate(cells) if c.cell_type == "code"), len(cells))
         cells.insert(at, nbformat.v4.new_code_cell(text, metadata={"tags": ["remove-cell", INSTALL]}))
     for count, cell in enumerate((c for c in cells if c.cell_type == "code"), 1):
@@ -156,7 +158,7 @@ def install(paths):
             store(nb, path)
             changed += 1
     if changed:
-        done = f"now install the library from {published()} where it is missing" if published() else "no longer install the library"
+        done = f"now install the library from {published()[0]} where it is missing" if published() else "no longer install the library"
         print(f"{changed} notebooks {done}")
 
 

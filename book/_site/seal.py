@@ -6,8 +6,9 @@ Each exercise has a table `exercises/<id>/answers.toml`: for every asked quantit
     unit = "steps"
     slips = [{value = "burst_steps_per_second * burst_seconds", hint = "that is all work of the burst; some of it is done meanwhile"}]
 
-`value` is computed with the names of the solved notebook, `wl`, and the modules of the library by the last part of their names. The values themselves come from running it. `open = ["name"]` at the
-top lists quantities that the reader chooses. `seal.py --check` only says whether the stored file is up to date.
+`value` is computed with the names of the solved notebook, `wl`, and the modules of the library by the last part of their names. The values
+themselves come from running it. `open = ["name"]` at the top lists quantities that the reader chooses. `seal.py --check` only says whether
+the stored file is up to date.
 """
 
 import argparse

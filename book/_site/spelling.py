@@ -29,7 +29,7 @@ def every_file():
     """Pages, exercises, the read-me, the library and the tools, in a fixed order."""
     written = {"node_modules", "api"}  # the library's reference pages are its docstrings, which are read below
     pages = [p for p in ROOT.glob("book/**/*.md") if not written & set(p.parts)]
-    code = [*ROOT.glob("lib/workloads/*.py"), *ROOT.glob("book/_site/*.py"), *ROOT.glob("book/_site/ext/**/*.py"), *ROOT.glob("tests/*.py")]
+    code = [*ROOT.glob("lib/**/*.py"), *ROOT.glob("book/_site/*.py"), *ROOT.glob("book/_site/ext/**/*.py"), *ROOT.glob("tests/*.py")]
     return [*every_notebook(), *sorted(pages), *ROOT.glob("*.md"), *sorted(code)]
 
 

@@ -167,7 +167,8 @@ def library(name: str, extra: str) -> Number:
     """Another library, loaded when a formula needs it.
 
     Args:
-        name: as the table writes it.
+        name: of the module, as an import statement writes it.
+        extra: what `pip install "workloads[extra]"` brings it with.
 
     Raises:
         ModuleNotFoundError: that says how to install it.
@@ -180,3 +181,22 @@ def library(name: str, extra: str) -> Number:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(f"{missing.name} is needed here: pip install 'workloads[{extra}]'", name=missing.name) from missing
+
+
+def deferred(name: str, extra: str) -> Number:
+    """A `library` that is loaded with the first of its names that is used, so that a module can name it at its top.
+
+    Args:
+        name: of the module, as an import statement writes it.
+        extra: what `pip install "workloads[extra]"` brings it with.
+
+    Example:
+        >>> deferred("math", "none").floor(2.5)
+        2
+    """
+
+    class Deferred:
+        def __getattr__(self, attribute):
+            return getattr(library(name, extra), attribute)
+
+    return Deferred()

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from workloads.checks import keep, nonnegative, plain, positive, some, whole
+from workloads.checks import flag, keep, nonnegative, plain, positive, some, whole
 from workloads.counts.request_tokens import Request, total_decode_steps
 from workloads.serving.arrivals import Arrival
 from workloads.units import Bytes, Count, FlopCount, Seconds, Tokens
@@ -22,11 +22,6 @@ from .measured_runs import recorded_rounds
 def _text(value, name):
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} must be a text that is not empty, got {value!r}")
-
-
-def _truth(value, name):
-    if not (value is None or isinstance(value, bool)):
-        raise ValueError(f"{name} must be true, false or unknown (None), got {value!r}")
 
 
 def _flat(record, name, kind=None):
@@ -113,7 +108,7 @@ class InteractiveRecord:
     def __post_init__(self):
         for name in ("task", "check", "model", "version"):
             _text(getattr(self, name), name)
-        _truth(self.passed, "passed")
+        keep(self, flag, "", "passed", unknown=True)
         keep(self, nonnegative, "s", "arrival")
         keep(self, whole, "", "branches", least=1)
         keep(self, nonnegative, "s", "reuse_seconds", unknown=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from workloads.checks import one_of
+from workloads.checks import keep, nonnegative, one_of, whole
 from workloads.counts.request_tokens import Request
 from workloads.facts.tables import table
 from workloads.numeric import Number
@@ -102,6 +102,11 @@ class Measured:
     makespan: float
     preemptions: int
     outstanding: tuple
+
+    def __post_init__(self):
+        keep(self, nonnegative, "s", "request_p95", "ttft_p95", "wait_p95", "makespan")
+        keep(self, whole, "", "preemptions")
+        object.__setattr__(self, "outstanding", tuple(whole(n, "outstanding", "requests") for n in self.outstanding))
 
     @property
     def times(self) -> dict[str, Seconds]:

@@ -292,5 +292,8 @@ def elements_held(kept: Sequence[Kept], event: Count) -> Count:
         >>> elements_held([Kept("x", "output", 0, 2, 35), Kept("y", "output", 1, 1, 55)], 1)
         90
     """
-    checks.whole(event, "event")
+    event = checks.whole(event, "event")
+    for k in kept:
+        checks.whole(k.start, f"start of {k.name!r}"), checks.whole(k.end, f"end of {k.name!r}")
+        checks.nonnegative(k.elements, f"elements of {k.name!r}")
     return sum(k.elements for k in kept if k.start <= event <= k.end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import mul
 
 from ..checks import flag, formula, fraction, nonnegative, positive, whole
@@ -49,7 +50,8 @@ def idle_experts(share: Share, tokens: Tokens) -> Share:
         >>> round(idle_experts(8 / 128, 64), 4)
         0.0161
     """
-    return (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
+    rest = 1 - fraction(share, "share")
+    return (float(rest) if isinstance(rest, Fraction) else rest) ** nonnegative(tokens, "tokens")  # exact, it would hardly end
 
 
 @formula

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..checks import flag, formula, keep, positive, some, whole
+from ..checks import MANY, flag, formula, keep, positive, some, whole
 from ..numeric import total
 from ..units import Bytes, Count, FlopsPerByte, Tokens
 
@@ -136,7 +136,7 @@ def call_chain(request: Request) -> list[Call]:
         [Call(stage='decode', rows=1, context=8192), Call(stage='decode', rows=1, context=8193)]
     """
     prefill = Call("prefill", request.new, request.past)
-    return [prefill] + [Call("decode", 1, context_at(request, j)) for j in range(decode_steps(request))]
+    return [prefill] + [Call("decode", 1, context_at(request, j)) for j in range(whole(decode_steps(request), "decode steps", most=MANY))]
 
 
 @formula

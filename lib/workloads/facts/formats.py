@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import one_of, positive
+from ..checks import formula, one_of, positive
 from ..units import Bytes
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
 
 
+@formula
 def bytes_of(format: Bytes | str, name: str = "format") -> Bytes:
     """Bytes of one value in a format, scales left out (B); a number stands for itself.
 

@@ -5,9 +5,7 @@ Markdown pages there is the directive ``{calculator} name``. Pyodide comes from 
 then holds a script for them.
 """
 
-import ast
 import hashlib
-import importlib.util
 import io
 import json
 import math
@@ -18,11 +16,13 @@ from functools import cache
 from html import escape
 from pathlib import Path
 
+import library
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from workloads_book.calculators.forms import CALCULATORS, text_of
+from workloads_book.calculators import CALCULATORS
+from workloads_book.calculators.forms import text_of
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
@@ -30,7 +30,6 @@ PLACES = SITE / "calculators.toml"
 PYODIDE = SITE / "node_modules/pyodide"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 SHARED = "lite/static/pyodide"  # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
-LIBRARY = Path(importlib.util.find_spec("workloads").origin).parent
 
 
 @cache
@@ -39,22 +38,11 @@ def live():
     return all((PYODIDE / name).is_file() for name in CORE)
 
 
-def _own_imports(path):
-    """Modules of the library that a module imports."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            yield from ([node.module.partition(".")[0]] if node.module else [name.name for name in node.names])
-
-
 def library_files():
-    """What the calculators need of the library, by name in the archive: their module, all it imports, the fact tables; not the ledger."""
-    found, todo = {"__init__"}, ["calculators"]
-    while todo:
-        if (module := todo.pop()) not in found:
-            found.add(module)
-            todo += _own_imports(LIBRARY / f"{module}.py")
-    files = [LIBRARY / f"{module}.py" for module in found] + list(LIBRARY.glob("data/*.tsv"))
-    return {f"workloads/{path.relative_to(LIBRARY).as_posix()}": path for path in sorted(files)}
+    """What the calculators need of the book's packages, by name in the archive: modules and tables of facts; no ledger, no answers."""
+    paths = [library.modules()[name] for name in library.with_imports("workloads_book.calculators")]
+    paths += library.LIB.glob("workloads/facts/data/*.tsv")
+    return {path.relative_to(library.LIB).as_posix(): path for path in sorted(paths)}
 
 
 @cache
@@ -164,7 +152,7 @@ class Directive(SphinxDirective):
 
 def depend(env):
     """The page being read holds results of the library: where that changes, it is read again."""
-    for path in [*LIBRARY.glob("*.py"), *LIBRARY.glob("data/*")]:
+    for path in library_files().values():
         env.note_dependency(str(path))
 
 

@@ -6,15 +6,13 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+import library
+import prose
 import yaml
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from workloads import LAYERS
-
-SHOWN = ("facts", "counts", "times", "systems")
 LINK = re.compile(r"\]\(([^)#\s]+)\.(?:ipynb|md)\)")
-IMPORT = re.compile(r"^from workloads(?:\.(\w+))? import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
 LABEL = re.compile(r"(?:Exercise|Design) ([^:]+):")
 
 
@@ -72,9 +70,9 @@ def links(text, path, root):
 
 
 def layers(code):
-    """The layers of the library from which a page's code imports."""
-    modules = {name for module, *names in IMPORT.findall(code) for name in ([module] if module else re.findall(r"\w+", "".join(names)))}
-    return frozenset(next((layer for layer, members in LAYERS.items() if module in members), "systems") for module in modules)
+    """The layers of the library whose names a page's code uses."""
+    places = [name.split(".") for name in library.names_used(prose.parsed(code))]
+    return frozenset(place[1] for place in places if place[0] == "workloads" and place[1] in library.LAYERS)
 
 
 def read(root, name, part, parent):
@@ -149,7 +147,7 @@ def _part(caption, lines):
 
 def _said(page, pages):
     """In words what the arcs and the squares of a page show."""
-    used = [layer for layer in SHOWN if layer in page.layers]
+    used = [layer for layer in library.LAYERS if layer in page.layers]
     needs = [pages[name].title for name in page.builds if name in pages]
     words = [f"builds on {', '.join(needs)}"] * bool(needs) + [f"uses {', '.join(used)}"] * bool(used)
     return f'<span class="visually-hidden"> ({escape("; ".join(words))})</span>' if words else ""
@@ -166,7 +164,7 @@ def _small(page, here):
 
 def _line(at, page, beside, pages, here):
     """Line of a page: the layers that it uses, title, minutes, exercises."""
-    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in SHOWN if page.layers & set(SHOWN))
+    marks = "".join(f'<i class="{"wl-used" if layer in page.layers else ""}"></i>' for layer in library.LAYERS if page.layers)
     kind = " wl-map-section" * any(p.parent == page.name and not p.exercise for p in pages.values())
     small = "".join(_small(exercise, here) for exercise in beside)
     return (
@@ -194,8 +192,8 @@ def drawn(pages, here):
     )
     caption = (
         "Every page in reading order, its minutes, its exercises beside it. An arc joins a page to each earlier page that it builds on. "
-        "Point at a page, or reach it with the Tab key: solid arcs lead to what it needs, dashed ones to what needs it. The four squares "
-        f"say from which layers of the library its code imports, from left to right: {', '.join(SHOWN)}."
+        "Point at a page, or reach it with the Tab key: solid arcs lead to what it needs, dashed ones to what needs it. The six squares "
+        f"say which layers of the library its code uses, from left to right: {', '.join(library.LAYERS)}."
     )
     return (
         f'<figure class="wl-map" style="--lines:{len(lines)}"><figcaption>{caption}</figcaption>'

@@ -20,7 +20,7 @@ const ready = (async () => {
   return python.runPython(`
 import json, sys
 sys.path.insert(0, "/library")
-from workloads import calculators
+from workloads_book import calculators
 lambda name, inputs: json.dumps(calculators.answer(name, json.loads(inputs)), allow_nan=False)`);
 })();
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...checks import formula, positive, whole
+from ...checks import MANY, formula, positive, whole
 from ...counts import memory
 from ...numeric import Number, ceil
 from ...units import Bytes, Count, Tokens
@@ -92,10 +92,11 @@ def smallest_copy(step_of: Callable[..., Any], gpus: Count) -> Count:
         >>> smallest_copy(lambda g: for_model(big, card, gpus_per_copy=g), 8)
         4
     """
-    gpus = int(whole(gpus, "gpus", least=1))
+    gpus = whole(gpus, "gpus", least=1, most=MANY)
     return next((g for g in range(1, gpus + 1) if gpus % g == 0 and sequences_that_fit(step_of(g)) >= 1), None)
 
 
+@formula
 def waves(step: RLStep) -> Count:
     """Equal batches, one after the other, into which memory splits the rollout (count).
 

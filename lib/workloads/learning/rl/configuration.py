@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
-from ...checks import flag, formula, fraction, nonnegative, one_of, positive, some, whole
+from ...checks import MANY, flag, formula, fraction, nonnegative, one_of, positive, some, whole
 from ...counts import flops, memory, parameter_counts
 from ...facts import models
 from ...facts.accelerators import Accelerator
@@ -53,7 +53,6 @@ _NONNEGATIVE = {
 _FRACTION = ("mbu", "mfu", "decode_mfu", "expert_share", "trainable_share")
 _FLAGS = ("shared_prompts", "lora", "recompute", "reference", "policy_logprobs", "overlap")
 _CHOICES = {
-    "stragglers": (True, False),
     "context": ("average", "full"),
     "decode_bound": ("roofline", "memory"),
     "capacity": ("waves", "ignored"),
@@ -193,6 +192,7 @@ class RLStep:
             object.__setattr__(self, name, fraction(getattr(self, name), name))
         for name in _FLAGS:
             object.__setattr__(self, name, _flag(getattr(self, name), name))
+        object.__setattr__(self, "stragglers", flag(self.stragglers, "stragglers"))
         for name, allowed in _CHOICES.items():
             one_of(getattr(self, name), name, allowed)
         if self.rollout_gpus is None and (is_array(self.overlap) or self.overlap is True):
@@ -290,6 +290,8 @@ def _flag(value, name):
 def _lengths(completion):
     if not isinstance(completion, tuple):
         return positive(completion, "completion", "tokens")
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in completion):
+        raise ValueError(f"completion must hold pairs (share, tokens), got {completion!r}")
     pairs = tuple(
         (nonnegative(share, "share of completion"), positive(tokens, "completion", "tokens"))
         for share, tokens in some(completion, "completion", "(share, tokens) pair")
@@ -355,6 +357,10 @@ def for_model(
         >>> s.parameters, s.weight_bytes, s.pair_flops
         (7568097280, 16381470720, 589824)
     """
+    bytes_per_parameter, bytes_per_value = (
+        positive(width, name, "B") for width, name in ((bytes_per_parameter, "bytes_per_parameter"), (bytes_per_value, "bytes_per_value"))
+    )
+    expert_parallel = flag(expert_parallel, "expert_parallel")
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
     if isinstance(model, models.RecurrentModel):
         size = whole(model.published_parameters, "published_parameters", least=1)
@@ -401,7 +407,7 @@ def lognormal_lengths(mean: Tokens, variation: Number, limit: Tokens, count: Cou
         (8, 795.0)
     """
     positive(positive(limit, "limit", "tokens") - positive(mean, "mean", "tokens"), "limit - mean", "tokens")
-    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1)
+    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1, most=MANY)
     quantiles = [NormalDist().inv_cdf((i + 0.5) / count) for i in range(count)]
     cut = lambda mu: [min(limit, math.exp(mu + s * z)) for z in quantiles]
     mu = _bisect(lambda mu: math.fsum(cut(mu)) / count - mean, math.log(mean) - s * s - 5 * s, math.log(limit) + 5 * s)

@@ -37,7 +37,8 @@ def sum_of_larger(start: Number, stop: Number, a: Sequence[Number], b: Sequence[
         >>> sum_of_larger(1, 4, (0, 2), (5, 0)) == max(2, 5) + max(4, 5) + max(6, 5) + max(8, 5)
         True
     """
-    finite(start, "start"), finite(stop, "stop")
+    start, stop = finite(start, "start"), finite(stop, "stop")
+    a, b = (tuple(finite(part, f"line {name}") for part in line) for name, line in (("a", a), ("b", b)))
     level, slope = a[0] - b[0], a[1] - b[1]
     crossing = -level / where(slope == 0, 1, slope)  # may be infinite: cut to the range first
     turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)

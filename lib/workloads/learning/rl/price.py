@@ -22,6 +22,11 @@ class Prices:
     trained: Number
     forward: Number
 
+    def __post_init__(self):
+        for name in ("sampled", "trained", "forward"):
+            if (price := getattr(self, name)) is not None or name != "forward":
+                object.__setattr__(self, name, nonnegative(price, name, "$/Mtoken"))
+
 
 @formula
 def step_dollars(result: Breakdown, dollars_per_gpu_hour: Dollars) -> Dollars:

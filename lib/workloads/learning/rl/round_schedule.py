@@ -150,7 +150,7 @@ def unrolled(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tupl
         >>> taskgraph.span(unrolled(loop, 10)), taskgraph.span(unrolled(loop, 10, staleness=1))
         (80, 53)
     """
-    rounds, staleness = checks.whole(rounds, "rounds", least=1), checks.whole(staleness, "staleness", "updates")
+    rounds, staleness = checks.whole(rounds, "rounds", least=1, most=10**5), checks.whole(staleness, "staleness", "updates")
     graph, writer = round_graph(roles), _writers(roles)[CARRIED]
     readers = {role.name for role in roles if CARRIED in role.reads}
 
@@ -274,6 +274,7 @@ def lags(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tuple[Co
         ... )
         (0, 1, 1, 1, 1)
     """
+    rounds = checks.whole(rounds, "rounds", least=1)
     windows, writer = taskgraph.earliest(unrolled(roles, rounds, staleness)), _writers(roles)[CARRIED]
     starts = [min(windows[f"{role.name} {k}"].start for role in roles if CARRIED in role.reads) for k in range(rounds)]
     arrived = lambda moment, k: sum(windows[f"{writer} {j}"].end <= moment for j in range(k))

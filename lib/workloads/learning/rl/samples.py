@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ... import checks
 from ...costs import attempts
@@ -75,14 +76,15 @@ def enough_chance(kept: Tokens, fraction: Share, generated: Count) -> Share:
         >>> round(enough_chance(16, 0.5, 32), 4)
         0.57
     """
-    kept, generated = int(checks.whole(kept, "kept", "samples", least=1)), int(checks.whole(generated, "generated", "samples"))
-    if checks.fraction(fraction, "fraction") == 1 or generated < kept:
+    kept = checks.whole(kept, "kept", "samples", least=1, most=10**8)  # beyond it logarithms of factorials lose too many digits
+    generated, fraction = checks.whole(generated, "generated", "samples", most=10**8), float(checks.fraction(fraction, "fraction"))
+    if fraction == 1 or generated < kept:
         return float(generated >= kept)
     ways = lambda j: math.lgamma(generated + 1) - math.lgamma(j + 1) - math.lgamma(generated - j + 1)
     odds = lambda j: math.exp(ways(j) + j * math.log(fraction) + (generated - j) * math.log1p(-fraction))
-    if generated * fraction > kept:  # sum the smaller tail
-        return 1 - total(map(odds, range(kept)))
-    return total(map(odds, range(kept, generated + 1)))
+    tail = range(kept - 1, -1, -1) if generated * fraction > kept else range(kept, generated + 1)  # the smaller one, away from the mean
+    chance = total(takewhile(bool, map(odds, tail)))
+    return 1 - chance if generated * fraction > kept else chance
 
 
 @checks.formula
@@ -104,7 +106,7 @@ def generated_for(kept: Tokens, fraction: Share, confidence: Share) -> Count:
     """
     if checks.fraction(confidence, "confidence") > 1 - 1e-9:
         raise ValueError(f"confidence must be at most 1 - 1e-9, got {confidence!r}")
-    low, high = int(checks.whole(kept, "kept", "samples", least=1)) - 1, math.ceil(expected_generated(kept, fraction))
+    low, high = checks.whole(kept, "kept", "samples", least=1) - 1, math.ceil(expected_generated(kept, fraction))
     while enough_chance(kept, fraction, high) < confidence:
         low, high = high, 2 * high
     while high - low > 1:
