@@ -116,19 +116,11 @@ OWN = {  # whole signatures with defaults of their own
     "passes.prefill": dict(batch=1, head="last"),
     "engine.Engine": dict(block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, max_model_len=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
-    "models.Model": dict(
-        tied=False,
-        qkv_bias=False,
-        qk_norm=False,
-        latent=0,
-        rope_dim=0,
-        query_rank=0,
-        experts=0,
-        active_experts=0,
-        expert_ffn=0,
-        shared_experts=0,
-        dense_layers=0,
-    ),
+    "models.Model": dict(tied=False),
+    "models.Attention": dict(qkv_bias=False, qk_norm=False),
+    "models.LatentAttention": dict(rope_dim=0, query_rank=0),
+    "models.Experts": dict(shared_experts=0),
+    "parameter_counts.PartCounts": dict(biases=0, cached=0, cache_heads=1),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
     "configuration.RLStep": dict(
@@ -209,7 +201,12 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     request_tokens.Request: ({"new": 1, "output": 1, "past": 0}, {}),
     attempts.Attempts: ({"tried": 1, "solved": 0}, {"spent": 0}),
     mixture_of_experts.ExpertLayers: (EXPERTS | {"layers": 1}, {"model": "made"}),
-    encoder_decoder.CedShape: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:], 1), {"name": "made"}),
+    encoder_decoder.CedShape: (
+        dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
+        {"name": "made", "body": None, "memory": None},
+    ),
+    encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
+    encoder_decoder.CedMemory: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedMemory)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},
@@ -218,7 +215,11 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     vision.VisionEncoder: (dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:], 1), {"name": "made"}),
     latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
     latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
-    models.Model: (ONE | {"latent": 0, "rope_dim": 0, "query_rank": 0, "value_dim": 1, "experts": 0}, {"name": "made"}),
+    models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
+    models.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1}, {}),
+    models.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0}, {}),
+    models.Gated: ({"ffn": 1}, {}),
+    models.Experts: ({"experts": 1, "active_experts": 1, "expert_ffn": 1, "shared_experts": 0}, {}),
     models.RecurrentModel: (
         {
             "layers": 1,
@@ -297,15 +298,24 @@ def test_no_shape_with_numbers_is_left_out():
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():
-    fewest = ONE | {"experts": 1, "active_experts": 1, "expert_ffn": 1, "dense_layers": 1, "rope_dim": 1, "query_rank": 1, "latent": 1}
+    fewest = ONE | {
+        "layers": 2,
+        "experts": 1,
+        "active_experts": 1,
+        "expert_ffn": 1,
+        "dense_layers": 1,
+        "rope_dim": 1,
+        "query_rank": 1,
+        "latent": 1,
+    }
     assert parameter_counts.parameters(models.Model("made", **fewest)).total > 0
-    for name in ("active_experts", "expert_ffn", "ffn"):
+    for name in ("layers", "active_experts", "expert_ffn", "ffn"):
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
 
 
-CACHED = {"models.matrices"}  # of names and shapes, which hold plain numbers
+CACHED = {"parameter_counts.matrices", "parameter_counts.stack_counts"}  # of names and shapes, which hold plain numbers
 
 
 @pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))

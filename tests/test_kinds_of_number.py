@@ -22,11 +22,11 @@ from test_fuzz import ALL, EXAMPLES, IDS, QUICK, call, drawn, function, numbers
 from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import backpropagation, encoder_decoder, flops, memory, mixture_of_experts, request_tokens, transformer_graph
-from workloads.facts import models
+from workloads.facts import accelerators, models
 from workloads.learning import lifetime
 from workloads.learning.rl import samples
 from workloads.serving import arrivals, engine, fluid, latency_metrics, prefix_cache, queues, simulation, step_seconds
-from workloads.times import roofline
+from workloads.times import machine, roofline
 
 CALLS = Counter()  # by function or shape
 FEWEST = 20_000
@@ -329,7 +329,7 @@ def test_the_calls_were_many(record_property):
 
 
 # ------------------------------------------------------------------------------------------------------------------- worked by hand
-ONE_A_SECOND = step_seconds.StepTime(1, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+ONE_A_SECOND = step_seconds.StepTime(1, 0, 0, 0, 0, 0, machine.Machine(accelerators.Accelerator("made", 1, 1, {"bf16": 1})))
 QWEN = models.model("Qwen3-8B")
 small, short = np.int32, np.int16
 

@@ -13,13 +13,12 @@ import sys
 from collections.abc import Sequence
 
 from . import Formats, accelerator, accelerators, decode, kv_bytes, model, models, parameters, prefill, weight_bytes
-from .facts.models import with_attention
 from .results import Result
 
 
 def _about_model(chosen: argparse.Namespace) -> dict[str, Result]:
     """What a model needs: its size, its cache, a prefill and a decode step, each a `Result`."""
-    shape, formats = with_attention(model(chosen.name)), Formats(chosen.weights, chosen.cache)
+    shape, formats = model(chosen.name), Formats(chosen.weights, chosen.cache)
     step = decode(shape, chosen.context, chosen.batch, formats)
     return {
         "parameters": Result(parameters(shape).total, "", "count"),

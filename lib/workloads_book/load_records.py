@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
 from workloads.checks import flag, keep, nonnegative, plain, positive, some, whole
-from workloads.counts.request_tokens import Request, total_decode_steps
+from workloads.counts.request_tokens import Request
 from workloads.serving.arrivals import Arrival
 from workloads.units import Bytes, Count, FlopCount, Seconds, Tokens
 
@@ -315,7 +315,7 @@ def decode_steps(record: InteractiveRecord) -> Count:
         >>> decode_steps(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0, [ModelCall(8192, 0, 256)]))
         255
     """
-    return total_decode_steps(call.request for call in record.calls)
+    return sum(call.request.decode_steps for call in record.calls)
 
 
 def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import formula, keep, nonnegative, positive
+from ..checks import formula, nonnegative, positive
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
 from ..numeric import Number
@@ -27,8 +27,8 @@ class Pass:
     bytes: Bytes
 
     def __post_init__(self):
-        keep(self, nonnegative, "FLOP", "flops")
-        keep(self, nonnegative, "B", "bytes")
+        for name, unit in (("flops", "FLOP"), ("bytes", "B")):  # arrays too, for many batches or contexts at once
+            object.__setattr__(self, name, nonnegative(getattr(self, name), name, unit))
 
     def __add__(self, other):
         return Pass(self.flops + other.flops, self.bytes + other.bytes)
@@ -138,4 +138,5 @@ def training_step(model: Model, tokens: Tokens, batch: Count = 1, formats: Forma
 def _split(model, batch, layout):
     """Copies of the weights, sequences of each, and how often a copy's cards store a sequence's cache."""
     copies = layout.only("tensor", "data").data
+    batch = positive(batch, "batch", "sequences")
     return copies, batch if copies == 1 else batch / copies, layout.kv_copies(model)

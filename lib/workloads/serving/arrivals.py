@@ -14,7 +14,7 @@ from math import lcm
 from typing import NamedTuple
 
 from ..checks import MANY, between, finite, formula, keep, nonnegative, positive, whole
-from ..counts.request_tokens import Request, decode_steps, mean_decode_context
+from ..counts.request_tokens import Request
 from ..numeric import Number, total
 from ..units import Count, PerSecond, Seconds, Tokens
 
@@ -102,7 +102,7 @@ def step_rate(window: Window) -> PerSecond:
         >>> step_rate(Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9))))
         7471.2
     """
-    return float(window.rate * mix_mean(window, decode_steps))
+    return float(window.rate * mix_mean(window, lambda r: r.decode_steps))
 
 
 @formula
@@ -122,8 +122,8 @@ def mean_step_context(window: Window) -> Tokens:
         >>> round(mean_step_context(Window(120, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 1)))), 2)
         2741.77
     """
-    context = mix_mean(window, lambda r: decode_steps(r) * mean_decode_context(r) if decode_steps(r) else 0)
-    return float(context / positive(mix_mean(window, decode_steps), "decode steps of the mix", "steps/request"))
+    context = mix_mean(window, lambda r: r.decode_steps * r.mean_decode_context if r.decode_steps else 0)
+    return float(context / positive(mix_mean(window, lambda r: r.decode_steps), "decode steps of the mix", "steps/request"))
 
 
 @formula

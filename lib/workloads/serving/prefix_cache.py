@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import checks
 from ..counts import flops, memory
-from ..counts.request_tokens import Request, decode_steps, end_context
+from ..counts.request_tokens import Request
 from ..facts.models import Model
 from ..numeric import Number, minimum, total
 from ..units import Bytes, BytesPerToken, Count, FlopCount, Tokens
@@ -195,7 +195,7 @@ def kv_bytes_held(model: Model, request: Request) -> Bytes:
         >>> kv_bytes_held(model("Qwen3-8B"), Request(new=51, output=1016, past=1392))
         362446848
     """
-    return memory.kv_bytes(model, end_context(request))
+    return memory.kv_bytes(model, request.end_context)
 
 
 @checks.formula
@@ -214,7 +214,7 @@ def kv_bytes_read(model: Model, request: Request) -> Bytes:
         >>> kv_bytes_read(model("Qwen3-8B"), Request(new=4, output=3)) == (4 + 5) * 147456
         True
     """
-    steps, context = decode_steps(request), request.past + request.new
+    steps, context = request.decode_steps, request.past + request.new
     return (steps * context + steps * (steps - 1) // 2) * memory.kv_bytes_per_token(model)
 
 

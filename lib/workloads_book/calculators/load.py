@@ -47,9 +47,9 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     """Ridge, operating points, time to first token, interval between tokens, and sequences that fit."""
     m, card, request = models.model(model), accelerators.accelerator(accelerator), request_tokens.Request(new, output, past)
     box, formats, layout = Machine(card, cards, precision, mfu, mbu), Formats(bytes_per_parameter, bytes_per_value), Layout(cards)
-    end, copies, room = request_tokens.end_context(request), layout.kv_copies(m), box.memory_bytes
+    end, copies, room = request.end_context, layout.kv_copies(m), box.memory_bytes
     weights, sequence = memory.weight_bytes(m, bytes_per_parameter), copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
-    fit, context = fits(m, box, end, formats, layout), request_tokens.mean_decode_context(request)
+    fit, context = fits(m, box, end, formats, layout), request.mean_decode_context
     passes = {"prefill": prefill(m, request, 1, formats, layout)}
     passes |= {f"decode of {number(n)}": decode(m, context, n, formats, layout) for n in dict.fromkeys((1, min(batch, fit or batch)))}
     points = {
