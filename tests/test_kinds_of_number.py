@@ -358,7 +358,7 @@ def test_the_simulator_takes_times_counts_and_flags_of_every_kind():
     one = request_tokens.Request(10, 2)
     run = simulation.serve([arrivals.Arrival(np.int64(1), one)], engine.Engine(blocks=100.0, block_size=16.0), ONE_A_SECOND)
     assert run == simulation.serve([arrivals.Arrival(1, one)], engine.Engine(blocks=100), ONE_A_SECOND)
-    with pytest.raises(ValueError, match=r"at most the engine's max_length 10240, got 40000"):
+    with pytest.raises(ValueError, match=r"at most the engine's max_model_len 10240, got 40000"):
         simulation.serve(
             [arrivals.Arrival(0, request_tokens.Request(short(30_000), short(10_000)))], engine.Engine(blocks=100), ONE_A_SECOND
         )

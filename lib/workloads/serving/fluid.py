@@ -36,7 +36,9 @@ class Piece:
 
 
 @formula
-def decode_rate(model: Model, machine: Machine, batch: Count, past: Tokens, replicas: Count = 1, formats: Formats = BF16) -> PerSecond:
+def decode_rate(
+    model: Model, machine: Machine, batch: Count, past: Tokens, replicas: Count = 1, formats: Formats = BF16
+) -> PerSecond:
     """Highest rate at which replicas, each a machine with a whole copy of the model and a batch of its own, do decode work
     (request steps/s): tokens a second.
 
@@ -78,9 +80,13 @@ def _refuse_what_does_not_fit(model, machine, tokens, formats):
     entry = memory.kv_bytes_per_token(model, formats.cache_bytes)
     if is_symbolic(tokens) or weights + (most := entry * (tokens.max() if is_array(tokens) else tokens)) <= room:
         return
-    have = f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
+    have = (
+        f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
+    )
     if weights > room:
-        least = memory.cards_that_hold(model, machine.accelerator.memory_bytes, bytes_per_parameter=formats.weight_bytes)
+        least = memory.cards_that_hold(
+            model, machine.accelerator.memory_bytes, bytes_per_parameter=formats.weight_bytes
+        )
         raise ValueError(
             f"model must fit the memory {have}, {room:,} B, since every replica holds a whole copy, got {model.name} with "
             f"{weights:,} B of weights: split over accelerators, a copy takes at least {least}"
@@ -110,7 +116,11 @@ def next_backlog(backlog: Number, arrived: Number, served: Number) -> Number:
         >>> next_backlog(0, 104, 335), next_backlog(0, 448, 335)
         (0, 113)
     """
-    (nonnegative(backlog, "backlog", "work"), nonnegative(arrived, "arrived", "work"), nonnegative(served, "served", "work"))
+    (
+        nonnegative(backlog, "backlog", "work"),
+        nonnegative(arrived, "arrived", "work"),
+        nonnegative(served, "served", "work"),
+    )
     return maximum(0, backlog + arrived - served)
 
 
@@ -181,13 +191,18 @@ def backlog_path(pieces: Sequence[Piece], start: Number = 0) -> list[tuple[Numbe
         shrink = (piece.service_rate - piece.arrival_rate) * piece.seconds
         if 0 < backlog < shrink:
             path.append((now + backlog / (piece.service_rate - piece.arrival_rate), 0))
-        now, backlog = (now + piece.seconds, next_backlog(backlog, piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds))
+        now, backlog = (
+            now + piece.seconds,
+            next_backlog(backlog, piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds),
+        )
         path.append((now, backlog))
     return path
 
 
 @formula
-def path_until_empty(pieces: Sequence[Piece], service_rate: PerSecond, start: Number = 0) -> list[tuple[Number, Number]]:
+def path_until_empty(
+    pieces: Sequence[Piece], service_rate: PerSecond, start: Number = 0
+) -> list[tuple[Number, Number]]:
     """The backlog's path (s, work) with one more corner: after the last piece nothing arrives and the rest drains.
 
     Args:
@@ -283,7 +298,11 @@ def work(pieces: Sequence[Piece], start: Number = 0) -> tuple[Number, Number, Nu
         >>> work([Piece(60, 1, 3), Piece(60, 5, 3)])
         (360, 240.0, 120)
     """
-    arrived, served, backlog = (total(p.arrival_rate * p.seconds for p in pieces), [], nonnegative(start, "start", "work"))
+    arrived, served, backlog = (
+        total(p.arrival_rate * p.seconds for p in pieces),
+        [],
+        nonnegative(start, "start", "work"),
+    )
     for p in pieces:
         emptied = _seconds_until_empty(p, backlog)
         served.append(p.service_rate * emptied + min(p.arrival_rate, p.service_rate) * (p.seconds - emptied))

@@ -153,7 +153,7 @@ def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: 
         Request(new=501, output=100, past=899)
     """
     checks.whole(first_input, "first_input", "tokens", least=1), checks.whole(appended, "appended", "tokens")
-    output, rounds = checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY)
+    output, rounds = (checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY))
     later = [first_input + i * (output + appended) for i in range(1, rounds)]
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
 

@@ -26,7 +26,11 @@ def billed_tokens(cost: Dollars, dollars_per_million: Dollars) -> Tokens:
         >>> round(billed_tokens(0.000081, 0.042), 2)
         1928.57
     """
-    return checks.nonnegative(cost, "cost", "$") * 10**6 / checks.positive(dollars_per_million, "dollars_per_million", "$/Mtoken")
+    return (
+        checks.nonnegative(cost, "cost", "$")
+        * 10**6
+        / checks.positive(dollars_per_million, "dollars_per_million", "$/Mtoken")
+    )
 
 
 @checks.formula

@@ -77,7 +77,10 @@ class StepTime:
         """
         linear, head, pair, layers, head_weights, kv = self._ticks
         if self.form == "max":
-            compute, memory = (linear * tokens + head * logits + pair * (pairs + decode_context), kv * (context + decode_context))
+            compute, memory = (
+                linear * tokens + head * logits + pair * (pairs + decode_context),
+                kv * (context + decode_context),
+            )
             return max(compute, layers + head_weights + memory)
         attention = max(pair * pairs, kv * context) + max(pair, kv) * decode_context
         return max(linear * tokens, layers) + max(head * logits, head_weights) + attention
@@ -94,7 +97,9 @@ class StepTime:
         linear, head, pair, layers, head_weights, kv = self._ticks
         total = steps * context + rows * (steps * (steps - 1) // 2)
         if self.form == "max":
-            lead = (linear + head) * rows - layers - head_weights + (pair - kv) * context  # FLOPs' time less bytes', first step
+            lead = (
+                (linear + head) * rows - layers - head_weights + (pair - kv) * context
+            )  # FLOPs' time less bytes', first step
             return steps * (layers + head_weights) + kv * total + _positive_part(lead, (pair - kv) * rows, steps)
         return steps * (max(linear * rows, layers) + max(head * rows, head_weights)) + max(pair, kv) * total
 
