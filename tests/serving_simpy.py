@@ -122,7 +122,7 @@ def announce(env, server, job, at):
 
 
 def simulate(load, spec, blocks, block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, whole_sequence=True):
-    """Jobs in order of arrival and the number of steps; load: (seconds, prompt, output); spec: fields of a StepTime and its machine."""
+    """Jobs in order of arrival and the number of steps; load: (seconds, prompt, output) tuples; spec: a StepTime and its machine."""
     env = simpy.Environment()
     server = Server(env, spec, blocks, block_size, max_num_batched_tokens, max_num_seqs, whole_sequence)
     jobs = [Job(i, prompt, output) for i, (_, prompt, output) in enumerate(load)]
