@@ -39,7 +39,7 @@ OWN = {  # tests by another name
     **dict.fromkeys(("training_memory", "transformer_graph", "optimizer", "training_batches"), "backpropagation"),
     **dict.fromkeys(("rent", "mixture_of_experts"), "lifetime"),
     **dict.fromkeys(("step_seconds", "replay", "calibration"), "simulation"),
-    **dict.fromkeys(("capacity", "configuration", "generation", "price"), "phases"),
+    **dict.fromkeys(("capacity", "configuration", "generation", "parts", "price"), "phases"),
     **dict.fromkeys(("samples", "weight_sync"), "round_schedule"),
     "disaggregation": "vision",
     "speech": "diffusion",

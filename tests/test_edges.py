@@ -29,7 +29,7 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, price, round_schedule
+from workloads.learning.rl import parts, price, round_schedule
 from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
 from workloads.times import machine, taskgraph
 
@@ -123,14 +123,21 @@ OWN = {  # whole signatures with defaults of their own
     "parameter_counts.PartCounts": dict(biases=0, cached=0, cache_heads=1),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
-    "configuration.RLStep": dict(
+    "parts.Rollout": dict(
         completion=4 * 1024,
         prompts=64,
         group=16,
         prompt_tokens=0,
         shared_prompts=True,
         stragglers=True,
+        first_token="decode",
+        prefill_head="all",
+        context="average",
+        decode_bound="roofline",
+    ),
+    "parts.Policy": dict(
         parameters=8e9,
+        head_parameters=0,
         weight_bytes=2 * 8e9,
         embedding_bytes=0,
         expert_bytes=0,
@@ -138,38 +145,33 @@ OWN = {  # whole signatures with defaults of their own
         kv_bytes=2 * 36 * 8 * 128 * 2,
         state_bytes=0,
         pair_flops=0,
-        head_parameters=0,
+    ),
+    "parts.Gpu": dict(peak=990e12, bandwidth=3.35e12, memory_bytes=80e9, mbu=0.7, mfu=0.35, decode_mfu=1),
+    "parts.Placement": dict(
         gpus=8,
-        peak=990e12,
-        bandwidth=3.35e12,
-        memory_bytes=80e9,
+        overlap=False,
         gpus_per_copy=1,
         replicated_bytes=0,
         kv_copies=1,
-        overlap=False,
-        mbu=0.7,
-        mfu=0.35,
-        decode_mfu=1,
-        context="average",
-        decode_bound="roofline",
         capacity="waves",
-        lora=False,
-        recompute=False,
+        copies=1,
+        overhead=1.2,
+        held_state_bytes=0,
+    ),
+    "parts.Method": dict(
         reference=True,
         policy_logprobs=False,
         teachers=0,
-        first_token="decode",
-        prefill_head="all",
         pass_head="all",
         epochs=1,
-        rollout_uses=1,
+        num_iterations=1,
+        lora=False,
+        recompute=False,
         optimizer_bytes=28,
         trainable_share=1,
-        held_state_bytes=0,
-        copies=1,
-        overhead=1.2,
         other_seconds=0,
     ),
+    "generation.Phase": dict(flops=0),
 }
 
 
@@ -249,6 +251,21 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    parts.Rollout: (["prompt_tokens"], ["completion", "prompts", "group"], [], {}),
+    parts.Policy: (
+        ["head_parameters", "embedding_bytes", "expert_bytes", "kv_bytes", "state_bytes", "pair_flops", "decode_pair_flops"],
+        ["parameters", "total_parameters", "weight_bytes"],
+        ["expert_share"],
+        {},
+    ),
+    parts.Gpu: ([], ["peak", "bandwidth", "memory_bytes"], ["mbu", "mfu", "decode_mfu"], {}),
+    parts.Placement: (
+        ["replicated_bytes", "held_state_bytes"],
+        ["gpus", "rollout_gpus", "gpus_per_copy", "kv_copies", "copies", "overhead"],
+        [],
+        {},
+    ),
+    parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
     replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
     price.Prices: (["sampled", "trained", "forward"], [], [], {}),
@@ -295,7 +312,7 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client}  # in its own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():

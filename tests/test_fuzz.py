@@ -42,7 +42,7 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, phases, price, round_schedule
+from workloads.learning.rl import configuration, parts, phases, price, round_schedule
 from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, simulation, step_seconds, workload_records
 from workloads.times import machine, taskgraph
 
@@ -238,6 +238,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
     "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
     "machine": (machine_of(card, few), []),
+    "rented": (st.builds(machine.Machine, card, few, dollars_per_gpu_hour=unit), []),
     "roomy": (machine_of(card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), few), []),
     "name": (st.just("width"), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
@@ -294,11 +295,11 @@ KINDS = {  # kind: (valid values, invalid values)
     "observations": (st.builds(lambda sent, seen: [(sent, seen)], load, measured), [[]]),
     "line": (st.tuples(st.floats(0, 100), st.floats(0, 100)), []),
     "step": (rl_step, []),
-    "step_of": (rl_step.map(lambda s: lambda g: dataclasses.replace(s, gpus_per_copy=g)), []),
+    "step_of": (rl_step.map(lambda s: lambda g: s.having(gpus_per_copy=g)), []),
     "breakdown": (breakdown, []),
     "prices": (st.builds(price.Prices, unit, unit, unit), []),
     "sweep": (
-        rl_step.map(lambda s: dataclasses.replace(s, capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))),
+        rl_step.map(lambda s: s.having(capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))),
         [],
     ),
     "roles": (roles, []),
@@ -485,9 +486,9 @@ def scaled(value, factor):
     if isinstance(value, latency_metrics.Chunk):
         return dataclasses.replace(value, time=value.time * factor)
     if isinstance(value, configuration.RLStep):
-        units = {**configuration._POSITIVE, **configuration._NONNEGATIVE}
-        given_units = {n: u for n, u in units.items() if "/s" in u or u == "s"}
-        return dataclasses.replace(value, **{n: getattr(value, n) * factor ** (1 if u == "s" else -1) for n, u in given_units.items()})
+        units = {f.name: f.metadata["limit"] for part in vars(value).values() for f in dataclasses.fields(part)}
+        timed = {n: 1 if u == "s" else -1 for n, u in units.items() if isinstance(u, str) and (u == "s" or "/s" in u)}
+        return value.having(**{n: value.values[n] * factor**power for n, power in timed.items()})
     assert isinstance(value, (list, tuple)), type(value)
     return type(value)(*(scaled(v, factor) for v in value)) if hasattr(value, "_fields") else type(value)(scaled(v, factor) for v in value)
 
@@ -565,7 +566,11 @@ EXAMPLES = [
     diffusion.qwen_image(),
     speech.fish_audio(),
     simulation.Engine(100),
-    configuration.RLStep(),
+    parts.Rollout(),
+    parts.Policy(),
+    parts.Gpu(),
+    parts.Placement(),
+    parts.Method(),
     step_seconds.StepTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
     backpropagation.Weight("W", 7),

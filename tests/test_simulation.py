@@ -12,7 +12,6 @@ from workloads.counts import flops, memory
 from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import Accelerator, accelerator
 from workloads.facts.models import model
-from workloads.serving import step_seconds
 from workloads.serving.arrivals import Arrival, poisson_times
 from workloads.serving.calibration import calibrate, relative_errors
 from workloads.serving.replay import (
@@ -436,13 +435,6 @@ def test_a_trace_holds_the_load_in_the_form_of_mooncake():
 def test_ticks_are_fine_enough_for_the_smallest_cost():
     cost = BOUND._ticks
     assert min(cost) / TICKS == pytest.approx(589_824 / 503.8e12, rel=1e-9)
-
-
-def test_sum_of_the_positive_part_of_a_line_against_adding_it_up():
-    for first in range(-7, 8):
-        for slope in range(-4, 5):
-            for steps in range(1, 9):
-                assert step_seconds._positive_part(first, slope, steps) == sum(max(0, first + slope * j) for j in range(steps))
 
 
 def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token():

@@ -15,7 +15,7 @@ from ..counts.memory import kv_bytes_per_token, weights_read_per_step
 from ..counts.passes import Pass
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
-from ..numeric import Number
+from ..numeric import Number, line_sum, sum_of_larger
 from ..times.machine import Machine
 from ..units import Bytes, Count, FlopCount, Seconds, Tokens
 
@@ -95,13 +95,11 @@ class StepTime:
             steps: in a row.
         """
         linear, head, pair, layers, head_weights, kv = self._ticks
-        total = steps * context + rows * (steps * (steps - 1) // 2)
         if self.form == "max":
-            lead = (
-                (linear + head) * rows - layers - head_weights + (pair - kv) * context
-            )  # FLOPs' time less bytes', first step
-            return steps * (layers + head_weights) + kv * total + _positive_part(lead, (pair - kv) * rows, steps)
-        return steps * (max(linear * rows, layers) + max(head * rows, head_weights)) + max(pair, kv) * total
+            compute, memory = (linear + head) * rows + pair * context, layers + head_weights + kv * context
+            return sum_of_larger(0, steps - 1, (compute, pair * rows), (memory, kv * rows))
+        once = max(linear * rows, layers) + max(head * rows, head_weights)
+        return steps * once + max(pair, kv) * line_sum(0, steps - 1, context, rows)
 
     def seconds(self, *counts: Number) -> Seconds:
         """Time of one step (s); counts as for `step`.
@@ -151,13 +149,3 @@ def step_time(model: Model, machine: Machine, form: str = "sum", formats: Format
         machine,
         form,
     )
-
-
-def _positive_part(first, slope, steps):
-    """Sum over j < steps of max(0, first + slope j), in integers."""
-    if slope > 0:
-        first, slope = first + slope * (steps - 1), -slope
-    if first <= 0:
-        return 0
-    count = min(steps, -(first // slope)) if slope else steps
-    return count * first + slope * (count * (count - 1) // 2)

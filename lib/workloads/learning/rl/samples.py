@@ -76,15 +76,20 @@ def enough_chance(kept: Tokens, fraction: Share, generated: Count) -> Share:
         >>> round(enough_chance(16, 0.5, 32), 4)
         0.57
     """
-    kept = checks.whole(kept, "kept", "samples", least=1, most=10**8)  # beyond it logarithms of factorials lose too many digits
-    generated, fraction = checks.whole(generated, "generated", "samples", most=10**8), float(checks.fraction(fraction, "fraction"))
+    many = 10**8  # beyond it logarithms of factorials lose too many digits
+    kept, fraction = (
+        checks.whole(kept, "kept", "samples", least=1, most=many),
+        float(checks.fraction(fraction, "fraction")),
+    )
+    generated = checks.whole(generated, "generated", "samples", most=many)
     if fraction == 1 or generated < kept:
         return float(generated >= kept)
     ways = lambda j: math.lgamma(generated + 1) - math.lgamma(j + 1) - math.lgamma(generated - j + 1)
     odds = lambda j: math.exp(ways(j) + j * math.log(fraction) + (generated - j) * math.log1p(-fraction))
-    tail = range(kept - 1, -1, -1) if generated * fraction > kept else range(kept, generated + 1)  # the smaller one, away from the mean
+    low = generated * fraction > kept
+    tail = range(kept - 1, -1, -1) if low else range(kept, generated + 1)  # the smaller one, away from the mean
     chance = total(takewhile(bool, map(odds, tail)))
-    return 1 - chance if generated * fraction > kept else chance
+    return 1 - chance if low else chance
 
 
 @checks.formula
@@ -196,7 +201,8 @@ def token_weights(micro_batches: Sequence[Sequence[Count]], average: str) -> tup
         >>> token_weights(((6,), (2, 2)), "micro-batch")
         ((0.08333333333333333,), (0.125, 0.125))
     """
-    counts = tuple(tuple(checks.whole(n, "labels of a sequence", "labels", least=1) for n in batch) for batch in micro_batches)
+    labels_of = lambda n: checks.whole(n, "labels of a sequence", "labels", least=1)
+    counts = tuple(tuple(map(labels_of, batch)) for batch in micro_batches)
     checks.whole(min(map(len, counts), default=0), "sequences of a micro-batch", least=1)
     labels, sequences = total(map(total, counts)), total(map(len, counts))
     weight = {
