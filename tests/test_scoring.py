@@ -61,7 +61,9 @@ def test_no_batch_moves_less_than_its_own_cache():
 
 
 def test_a_million_tokens_by_hand():
-    assert dollars_per_million(36, 10**4, 2) == pytest.approx(2.0)  # 100 x 36 s = one hour
+    rented = replace(H100, dollars_per_gpu_hour=2)
+    assert dollars_per_million(rented, 36, 10**4) == pytest.approx(2.0)  # 100 x 36 s = one hour
+    assert dollars_per_million(replace(rented, count=8), 36, 10**4) == pytest.approx(16.0)
     assert billed_tokens(0.5, 0.25) == 2 * 10**6
 
 
@@ -73,9 +75,10 @@ def test_a_million_tokens_by_hand():
         (lambda: prefill(QWEN, 4, head=5), "head"),
         (lambda: decode(QWEN, Request(5, 5), 0), "batch"),
         (lambda: billed_tokens(1, 0), "dollars_per_million"),
-        (lambda: dollars_per_million(-1, 1, 1), "gpu_seconds"),
-        (lambda: dollars_per_million(1, 0, 1), "tokens"),
-        (lambda: dollars_per_million(1, 1, -2), "dollars_per_gpu_hour"),
+        (lambda: dollars_per_million(replace(H100, dollars_per_gpu_hour=2), -1, 1), "seconds"),
+        (lambda: dollars_per_million(replace(H100, dollars_per_gpu_hour=2), 1, 0), "tokens"),
+        (lambda: dollars_per_million(H100, 1, 1), "dollars_per_gpu_hour"),
+        (lambda: replace(H100, dollars_per_gpu_hour=-2), "dollars_per_gpu_hour"),
     ],
 )
 def test_bad_input_is_refused_by_name(call, named):

@@ -11,15 +11,7 @@ BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4
 
 
 def _bytes_of(format: Bytes | str, name: str = "format") -> Bytes:
-    """Bytes of one value in a format, scales left out (B); a number stands for itself.
-
-    Args:
-        name: as the table writes it.
-
-    Example:
-        >>> _bytes_of("fp8"), _bytes_of(0.75)
-        (1, 0.75)
-    """
+    """Bytes of one value in a format, scales left out (B); a number stands for itself."""
     if isinstance(format, str):
         return BYTES[one_of(format, name, tuple(BYTES))]
     return positive(format, f"{name}, where it is no name,", "B")
@@ -27,7 +19,14 @@ def _bytes_of(format: Bytes | str, name: str = "format") -> Bytes:
 
 @dataclass(frozen=True)
 class Formats:
-    """How a model is kept: weights and cache, each the name of a format or bytes a value.
+    """How a model is kept: each the name of a format in BYTES (scales left out), or bytes a value (B).
+
+    Attributes:
+        weights: of all matrices.
+        cache: of keys and values.
+
+    Raises:
+        ValueError: for a name that is not known, or bytes that are not above 0.
 
     Example:
         >>> Formats(weights="fp8").weight_bytes, Formats().cache_bytes

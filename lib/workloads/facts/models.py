@@ -236,7 +236,7 @@ class Model:
     @property
     def dense_layers(self) -> int:
         """First layers without experts, in a model with experts; else 0."""
-        return _sizes(self.stack, ["dense_layers"])["dense_layers"]
+        return _dense_layers(self.stack)
 
 
 SIZES = tuple(dict.fromkeys(f.name for kind in (Attention, LatentAttention, Gated, Experts) for f in fields(kind)))
@@ -268,16 +268,23 @@ def _part(kind, sizes):
     return kind(**given)
 
 
-def _sizes(stack, asked):
+def _dense_layers(stack):
+    sparse = [bool(getattr(layer.ffn, "experts", 0)) for _, layer in stack]
+    if sparse != sorted(sparse):
+        raise ValueError(f"dense_layers must all stand before those with experts to be read as one, got {stack!r}")
+    return sum(count for count, layer in stack if not layer.ffn.experts) if any(sparse) else 0
+
+
+def _sizes(stack, changed):
     """Sizes by name of a stack that they can make; none of an empty one."""
-    sizes, moe = {}, any(layer.ffn.experts for _, layer in stack)
+    if not stack:
+        return {}
+    sizes = {"layers": sum(count for count, _ in stack), "dense_layers": _dense_layers(stack)}
     for _, layer in stack:
-        sizes |= vars(layer.mixer) | vars(layer.ffn)
-    if stack:
-        sizes["layers"] = sum(count for count, _ in stack)
-        sizes["dense_layers"] = sum(count for count, layer in stack if moe and not layer.ffn.experts)
-        if _stack(**sizes) != tuple(stack):
-            raise ValueError(f"stack must be of one kind of layer where {', '.join(asked)} is read or changed, got {stack!r}")
+        for name, value in (vars(layer.mixer) | vars(layer.ffn) | {"kind of mixer": type(layer.mixer)}).items():
+            if sizes.setdefault(name, value) != value:
+                raise ValueError(f"{name} must be the same in all layers where {', '.join(changed)} changes, got {stack!r}")
+    del sizes["kind of mixer"]
     return sizes
 
 
