@@ -25,7 +25,7 @@ from workloads.counts import backpropagation, encoder_decoder, flops, memory, mi
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime
 from workloads.learning.rl import samples
-from workloads.serving import arrivals, fluid, latency_metrics, prefix_cache, queues, simulation, step_seconds
+from workloads.serving import arrivals, engine, fluid, latency_metrics, prefix_cache, queues, simulation, step_seconds
 from workloads.times import machine, roofline
 
 CALLS = Counter()  # by function or shape
@@ -356,14 +356,14 @@ def test_an_iterator_is_read_once_and_kept():
 
 def test_the_simulator_takes_times_counts_and_flags_of_every_kind():
     one = request_tokens.Request(10, 2)
-    run = simulation.serve([arrivals.Arrival(np.int64(1), one)], simulation.Engine(blocks=100.0, block_size=16.0), ONE_A_SECOND)
-    assert run == simulation.serve([arrivals.Arrival(1, one)], simulation.Engine(blocks=100), ONE_A_SECOND)
-    with pytest.raises(ValueError, match=r"at most the engine's max_length 10240, got 40000"):
+    run = simulation.serve([arrivals.Arrival(np.int64(1), one)], engine.Engine(blocks=100.0, block_size=16.0), ONE_A_SECOND)
+    assert run == simulation.serve([arrivals.Arrival(1, one)], engine.Engine(blocks=100), ONE_A_SECOND)
+    with pytest.raises(ValueError, match=r"at most the engine's max_model_len 10240, got 40000"):
         simulation.serve(
-            [arrivals.Arrival(0, request_tokens.Request(short(30_000), short(10_000)))], simulation.Engine(blocks=100), ONE_A_SECOND
+            [arrivals.Arrival(0, request_tokens.Request(short(30_000), short(10_000)))], engine.Engine(blocks=100), ONE_A_SECOND
         )
     with pytest.raises(ValueError, match="whole_sequence must be True or False, got 'no'"):
-        simulation.Engine(blocks=100, whole_sequence="no")
+        engine.Engine(blocks=100, whole_sequence="no")
 
 
 def test_half_and_single_precision_mean_the_decimal_they_print():

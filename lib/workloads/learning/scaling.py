@@ -365,25 +365,3 @@ def published_laws() -> dict[str, ScalingLaw]:
     """
     names = ("E", "A", "alpha", "B", "beta")
     return {r["law"]: ScalingLaw(**{n: float(r[n]) for n in names}) for r in table("scaling_laws")}
-
-
-@dataclass(frozen=True)
-class SeedRun:
-    """One small training run that differs from its siblings in size or seed: final validation loss in nats/byte."""
-
-    parameters: int
-    seed: int
-    loss: float
-
-
-def seed_runs() -> list[SeedRun]:
-    """Six small runs on one fixed text: three sizes, two seeds each.
-
-    Source:
-        data/seed_runs.tsv.
-
-    Example:
-        >>> sorted({run.seed for run in seed_runs()})
-        [308, 309]
-    """
-    return [SeedRun(int(r["parameters"]), int(r["seed"]), float(r["loss"])) for r in table("seed_runs")]

@@ -186,7 +186,7 @@ def uniform_times(rate: PerSecond, seconds: Seconds, start: Seconds = 0) -> list
         >>> uniform_times(4, 1)
         [0.0, 0.25, 0.5, 0.75]
     """
-    count, rate, start = round(_expected(rate, seconds)), nonnegative(rate, "rate", "requests/s"), finite(start, "start", "s")
+    count, rate, start = (round(_expected(rate, seconds)), nonnegative(rate, "rate", "requests/s"), finite(start, "start", "s"))
     return [start + i / rate for i in range(count)]
 
 
@@ -296,8 +296,8 @@ def on_off_times(
         >>> on_off_times(2, on=1, off=2, seconds=5)
         [0.0, 0.5, 3.0, 3.5]
     """
-    rate, on, off = float(positive(rate, "rate", "requests/s")), float(positive(on, "on", "s")), float(nonnegative(off, "off", "s"))
-    period, seconds, start = finite(on + off, "on + off", "s"), float(nonnegative(seconds, "seconds", "s")), finite(start, "start", "s")
+    rate, on, off = (float(positive(rate, "rate", "requests/s")), float(positive(on, "on", "s")), float(nonnegative(off, "off", "s")))
+    period, seconds, start = (finite(on + off, "on + off", "s"), float(nonnegative(seconds, "seconds", "s")), finite(start, "start", "s"))
     sending = (seconds - seconds % period) * (on / period) + min(on, seconds % period)
     held = positive(rate * on, "rate x on", "requests/spell")
     expected = _expected(rate, sending)

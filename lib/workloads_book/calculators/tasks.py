@@ -12,7 +12,7 @@ from workloads.serving.scoring import published
 from workloads.times import roofline, taskgraph
 from workloads.units import GIGA, number, quantity
 
-from .. import plot
+from .. import measured_runs, plot
 from ..plot import Axis, Bar, Line
 from .common import ATTENTION, PERCENT, clock, scaled
 from .forms import Input, calculator, choice, count, doublings, group, num, possible, result
@@ -257,7 +257,7 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
     """Arrival and playback of chunks of sound: first sound, stalls, and the smallest buffer without any."""
     durations = chunk
     if source in RECORDED:
-        turn = playback.voice_record(RECORDED[source])
+        turn = measured_runs.voice_record(RECORDED[source])
         came, durations = turn.arrivals[: turn.answered], turn.durations[: turn.answered]
         came = [a - turn.stopped for a in came]
     elif source == "computed":
