@@ -52,7 +52,8 @@ class RLStep:
             ("rollout", "policy", "gpu", "placement", "method"), (Rollout, Policy, Gpu, Placement, Method)
         ):
             own = {f.name: given.pop(f.name) for f in fields(kind) if f.name in given}
-            object.__setattr__(self, name, replace(given.pop(name), **own) if name in given else kind(**own))
+            whole_part = vars(given.pop(name)) if name in given else {}
+            object.__setattr__(self, name, kind(**{**whole_part, **own}))
         if given:
             raise TypeError(f"an RL step has no {', '.join(given)}")
         if (self.rollout.prefill_head, self.method.pass_head) != ("all", "all"):
@@ -103,8 +104,8 @@ class RLStep:
 
     @property
     def sequence_bytes(self) -> Bytes:
-        """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B): kv_copies (kv (prompt +
-        longest) + state).
+        """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B): kv_copies (kv (prompt
+        + longest) + state).
         """
         tokens = self.rollout.prompt_tokens + self.rollout.longest
         return self.placement.kv_copies * (self.policy.kv_bytes * tokens + self.policy.state_bytes)
