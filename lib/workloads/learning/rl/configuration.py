@@ -16,6 +16,8 @@ from ...numeric import Number, bisect
 from ...units import Bytes, Count, Tokens
 from .parts import Gpu, Method, Placement, Policy, Rollout
 
+_PARTS = dict(rollout=Rollout, policy=Policy, gpu=Gpu, placement=Placement, method=Method)
+
 
 @dataclass(frozen=True, init=False)
 class RLStep:
@@ -26,7 +28,7 @@ class RLStep:
     Fields may be numbers, NumPy arrays (a sweep) or SymPy symbols (the algebra).
 
     Args:
-        **given: fields of the parts; or whole parts under their names.
+        **given: fields of `Rollout`, `Policy`, `Gpu`, `Placement` and `Method`; or whole parts under their names.
 
     Assumptions:
         Sequences are spread evenly over the copies, so a batch need not be whole; parallelism communicates for free.
@@ -48,9 +50,7 @@ class RLStep:
     method: Method
 
     def __init__(self, **given: Any):
-        for name, kind in zip(
-            ("rollout", "policy", "gpu", "placement", "method"), (Rollout, Policy, Gpu, Placement, Method)
-        ):
+        for name, kind in _PARTS.items():
             own = {f.name: given.pop(f.name) for f in fields(kind) if f.name in given}
             whole_part = vars(given.pop(name)) if name in given else {}
             object.__setattr__(self, name, kind(**{**whole_part, **own}))
