@@ -233,11 +233,11 @@ def sequences(value):
             yield "int32 array", np.array(value, np.int32)
 
 
-NOT_IN_TURN = {"serving.calibrate"}  # a second a call
+NOT_IN_TURN = {"calibration.calibrate"}  # a second a call
 FREE = {("list", "seed")}  # tokens, of which only equality counts
 ONE_EACH = ("list", "tuple")
-ALSO_LISTS = {"streaming.deliveries process": ONE_EACH, "streaming.deliveries send": ONE_EACH, "streaming.deliveries network": ONE_EACH,
-              "streaming.playback chunk": ONE_EACH, "streaming.smallest_buffer chunk": ONE_EACH, "streaming.arrived_audio chunk": ONE_EACH,
+ALSO_LISTS = {"playback.deliveries process": ONE_EACH, "playback.deliveries send": ONE_EACH, "playback.deliveries network": ONE_EACH,
+              "playback.playback chunk": ONE_EACH, "playback.smallest_buffer chunk": ONE_EACH, "playback.arrived_audio chunk": ONE_EACH,
               "fluid.decode_pieces service_rate": ONE_EACH}  # fmt: skip
 SPARED = {"seed": ("text", "NumPy text", "0-d text")}
 
