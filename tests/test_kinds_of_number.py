@@ -391,7 +391,7 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: latency_metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
         (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),
-        (lambda: arrivals.poisson_times(4, 1, seed=None), "seed must be a number, a whole number of at least 0, got None"),
+        (lambda: arrivals.random_times(4, 1, seed=None), "seed must be a number, a whole number of at least 0, got None"),
         (lambda: samples.generated_for(16, 1e-12, 0.95), "generated .* must be a whole number between 0 and 100,000,000"),
         (lambda: attempts.all_fail(0.5, 10**7), "attempts must be a whole number between 0 and 1,000,000"),
     ],

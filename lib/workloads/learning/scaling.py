@@ -224,25 +224,6 @@ def score_from_loss(loss_value: Number, floor: Number, ceiling: Number, midpoint
     return floor + (ceiling - floor) * (small if beyond > 0 else 1) / (1 + small)
 
 
-@formula
-def power_law(coefficient: Number, exponent: Number, flops: FlopCount) -> Number:
-    """A quantity that grows as a power of the training budget, in the unit of the coefficient.
-
-    Equation:
-        coefficient x C^exponent.
-
-    Args:
-        coefficient: in the unit of the result.
-        exponent: of the budget.
-        flops: the training budget C (FLOP).
-
-    Example:
-        >>> power_law(2, 0.5, 9)
-        6.0
-    """
-    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** finite(exponent, "exponent")
-
-
 @dataclass(frozen=True)
 class TrainingRun:
     """One trained model: name, parameters, tokens, final validation loss (nats/token), and what the row serves for."""

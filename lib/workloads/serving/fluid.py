@@ -19,7 +19,7 @@ from ..facts.models import Model
 from ..numeric import Number, is_array, is_symbolic, maximum, total
 from ..times.machine import Machine
 from ..units import Count, PerSecond, Seconds, Tokens
-from .arrivals import Window, step_rate
+from .arrivals import Window
 
 
 @dataclass(frozen=True)
@@ -364,4 +364,4 @@ def decode_pieces(windows: Sequence[Window], service_rate: PerSecond) -> list[Pi
     rates = list(service_rate) if isinstance(service_rate, (list, tuple)) or is_array(service_rate) else [service_rate] * len(windows)
     if len(rates) != len(windows):
         raise ValueError(f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}")
-    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates)]
+    return [Piece(w.seconds, w.step_rate, rate) for w, rate in zip(windows, rates)]
