@@ -205,10 +205,10 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     mixture_of_experts.ExpertLayers: (EXPERTS | {"layers": 1}, {"model": "made"}),
     encoder_decoder.CedShape: (
         dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
-        {"name": "made", "body": None, "memory": None},
+        {"name": "made", "body": None, "far": None},
     ),
     encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
-    encoder_decoder.CedMemory: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedMemory)], 1), {}),
+    encoder_decoder.CedFarContext: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedFarContext)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},

@@ -576,7 +576,7 @@ EXAMPLES = [
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
     encoder_decoder.DEEPSEEK_V41_FLASH,
     encoder_decoder.DEEPSEEK_V41_FLASH.body,
-    encoder_decoder.DEEPSEEK_V41_FLASH.memory,
+    encoder_decoder.DEEPSEEK_V41_FLASH.far,
     layout.Layout(2),
     passes.Pass(6, 2),
     machine.Machine(accelerators.accelerator("H100 SXM"), 2),

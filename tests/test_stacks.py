@@ -68,13 +68,13 @@ def test_sizes_that_layers_share_are_read_by_name_and_no_others():
         with pytest.raises(ValueError, match=f"^{name} must be the same in all layers of 'mixed'"):
             getattr(MIXED, name)
     assert (MIXED.ffn, MIXED.dense_layers) == (5, 2)  # of the layers that have them
-    with pytest.raises(ValueError, match="^heads must be the same in all layers where head_dim changes"):
+    with pytest.raises(ValueError, match="^heads must be the same in all layers of 'mixed'"):
         replace(MIXED, head_dim=3)
 
 
 def test_a_change_by_name_turns_no_layer_into_another_kind():
     two = Model("two", 6, 11, [(1, Layer(Attention(3, 3, 2), Gated(5))), (1, Layer(LatentAttention(3, 2, 4), Gated(5)))])
-    with pytest.raises(ValueError, match="^kind of mixer must be the same in all layers where ffn changes"):
+    with pytest.raises(ValueError, match="^kv_heads must be the same|^latent must be the same in all layers of 'two'"):
         replace(two, ffn=7)
 
 

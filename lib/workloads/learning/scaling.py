@@ -1,7 +1,7 @@
 """Scaling laws: loss from parameters and tokens, the compute-optimal split of a training budget, published runs and laws.
 
 The law is L(N, D) = E + A/N^alpha + B/D^beta with N in parameters, D in tokens and L in nats/token, and a training budget is
-C = 6ND FLOPs. The formulas take numbers, arrays and symbols; fitting a law to runs is `workloads.scaling_fit`.
+C = 6ND FLOPs. The formulas take numbers, arrays and symbols; fitting a law to runs is `learning.scaling_fit`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def utilization(arrival_rate: PerSecond, mean_service: Seconds) -> Number:
 
 def _stable(arrival_rate, mean_service):
     rho = utilization(arrival_rate, mean_service)
-    positive(1 - rho, "spare capacity 1 - utilization, which a steady state needs,")
+    positive(1 - rho, "1 - arrival_rate x mean_service (utilization), which a steady state needs,")
     return rho
 
 
