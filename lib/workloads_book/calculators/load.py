@@ -194,16 +194,16 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     at = lambda window: fluid.decode_rate(m, box, batch, round(window.mean_step_context), cards)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
     pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
-    path, flat = fluid.path_until_empty(pieces, rates[-1]), fluid.path_until_empty(even, at(mixed))
-    arrived = fluid.work(pieces)[0]
+    path, flat = fluid.backlog_path(pieces, then=rates[-1]), fluid.backlog_path(even, then=at(mixed))
+    arrived = fluid.balance(pieces)[0]
     values = {
         "service_rate": rates,
         "step_rates": [w.step_rate for w in windows],
         "mixed_step_rate": mixed.step_rate,
         "input_rates": [w.input_rate for w in windows],
-        "peak_steps": fluid.peak(path)[1],
+        "peak_steps": fluid.largest(path)[1],
         "empty_seconds": path[-1][0],
-        "mixed_peak_steps": fluid.peak(flat)[1],
+        "mixed_peak_steps": fluid.largest(flat)[1],
         "mean_delay_seconds": fluid.backlog_area(path) / arrived,
         "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
         "path": [list(p) for p in path],
@@ -250,8 +250,8 @@ def _backlog_plot(path, flat, seconds):
     end = max(path[-1][0], flat[-1][0])
     draw = lambda corners: [(t, q / 1000) for t, q in corners] + ([(end, 0)] if corners[-1][0] < end else [])
     alt = (
-        f"Backlog over time. As it arrives: {number(round(fluid.peak(path)[1]))} steps at most, empty after {clock(path[-1][0])}. "
-        f"Evenly mixed: {number(round(fluid.peak(flat)[1]))} at most."
+        f"Backlog over time. As it arrives: {number(round(fluid.largest(path)[1]))} steps at most, empty after {clock(path[-1][0])}. "
+        f"Evenly mixed: {number(round(fluid.largest(flat)[1]))} at most."
     )
     return plot.lines(
         [Line("as it arrives", draw(path)), Line("evenly mixed", draw(flat))],
