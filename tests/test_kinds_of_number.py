@@ -345,7 +345,8 @@ def test_products_of_narrow_integers_do_not_overflow():
     experts = mixture_of_experts.expert_layers("DeepSeek V4-Flash")
     narrow = mixture_of_experts.ExpertLayers("x", *map(small, dataclasses.astuple(experts)[1:]))
     assert narrow.parameters == 3 * 43 * 4096 * 2048 * 256 == 277_025_390_592
-    assert encoder_decoder._clipped_pairs(small(10**6), 8192) == 8192 * 8193 // 2 + (10**6 - 8192) * 8192
+    flash = encoder_decoder.DEEPSEEK_V41_FLASH
+    assert encoder_decoder.ced_prefill_flops(flash, small(10**6)) == encoder_decoder.ced_prefill_flops(flash, 10**6)
     assert backpropagation.forward_flops(transformer_graph.transformer(QWEN, small(8192))) == 143_789_331_054_592
 
 
