@@ -101,13 +101,15 @@ def restructured(lines, module, keys=frozenset(), tables=frozenset()):
     """Lines of a docstring, its plain text as reStructuredText; titles of sections, names of arguments, examples and tables stay."""
     example = False
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
+        paragraph = re.sub(r"``[^`]+``", lambda m: re.sub(r"\n\s*", " ", m[0]), paragraph)
         drawn = re.search(r"\S {3,}\S", paragraph) and ">>>" not in paragraph
+        points = paragraph.lstrip().startswith("- ")
         if drawn:
             yield from ("::", "")
         for line in paragraph.split("\n"):
             text = line.lstrip()
             example = text.startswith(">>>") or (example and bool(text))
-            start = ARGUMENT.match(line)
+            start = ARGUMENT.match(line) or (points and re.match(r"\s*- ", line))
             if drawn or example or re.fullmatch(r"[A-Z]\w+:", line):
                 yield "    " * bool(drawn) + line
             else:
@@ -121,6 +123,11 @@ def document(app, what, name, obj, options, lines):
     module = library.module_of(name)
     if module:
         lines[:] = restructured(lines, module, app.workloads_api["keys"], app.workloads_api["tables"])
+
+
+def skipped(app, what, name, obj, skip, options):
+    """Fields of a named tuple stand in the list of its fields already; Python's own text on them says nothing."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
 def signature(app, what, name, obj, options, text, returns):
@@ -257,6 +264,7 @@ def setup(app):
     app.connect("autodoc-process-docstring", document, priority=100)
     app.connect("autodoc-process-docstring", list_uses, priority=900)
     app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-skip-member", skipped)
     app.connect("env-updated", used_elsewhere, priority=900)
     app.connect("doctree-resolved", link_code)
 
