@@ -4,6 +4,7 @@
 # make doubt   oracle, mutants, reproducible and bench, one after the other; hours
 # make page P=book/workloads/3-1-1.ipynb   one page alone, in seconds, below _build/page (RUN=yes runs and stores the notebook first)
 # make lint    rules and types of all code, no more than seconds
+# make limits  the library's measures beside their limits
 # make serve   the site on localhost
 # make book PYODIDE=folder   the site also serves NumPy, SciPy and Matplotlib to its live notebooks, from the unpacked distribution of Pyodide
 # make pdf     the whole book as one PDF in _build/pdf, printed by Chromium (CHROMIUM=program names one)
@@ -31,7 +32,7 @@ GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
-.PHONY: book page check test doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book page limits check test doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 # The limits are those of a fresh clone on two cores; over them there is a warning.
@@ -61,6 +62,9 @@ lint: $(VENV)/.ok
 
 notebooks: $(VENV)/.ok
 	$(BIN)/python $(SITE)/notebooks.py
+
+limits: $(VENV)/.ok
+	@$(BIN)/python tests/limits.py
 
 audit: $(VENV)/.ok
 	$(BIN)/python $(SITE)/audit.py

@@ -7,11 +7,10 @@ alternating.
 import sys
 import time
 import tracemalloc
-from dataclasses import fields
 from statistics import median
 
 import numpy
-from test_rlstep import random_fields, row_config
+from test_phases import outcome, random_fields, row_config
 
 from workloads.learning.rl import configuration, phases
 
@@ -25,17 +24,18 @@ def seconds(work):
 def ratio(size=10**6, sample=10_000):
     """(seconds of the sweep, seconds of as many scalar calls, peak memory over input and output memory)."""
     columns = random_fields(numpy.random.default_rng(1), size)
-    config, alone = configuration.RLStep(**columns), [row_config(columns, i) for i in range(sample)]
+    step, alone = configuration.RLStep(**columns), [row_config(columns, i) for i in range(sample)]
     swept, called = [], []
     for _ in range(3):
-        swept.append(seconds(lambda: phases.sweep(config)))
+        swept.append(seconds(lambda: phases.sweep(step)))
         called.append(seconds(lambda: [phases.rl_step(c) for c in alone]) * size / sample)
     tracemalloc.start()
-    result = phases.sweep(config)
+    result = phases.sweep(step)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    size_of = lambda obj: sum(v.nbytes for f in fields(obj) if isinstance(v := getattr(obj, f.name), numpy.ndarray))
-    return median(swept), median(called), (size_of(config) + peak) / (size_of(config) + size_of(result))
+    size_of = lambda values: sum(v.nbytes for v in values.values() if isinstance(v, numpy.ndarray))
+    given, got = size_of(step.values), size_of(outcome(result))
+    return median(swept), median(called), (given + peak) / (given + got)
 
 
 def benches():

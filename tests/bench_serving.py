@@ -16,9 +16,10 @@ from workloads.serving.arrivals import Arrival, poisson_times
 from workloads.serving.replay import replay_factors, replay_load, replay_settings
 from workloads.serving.simulation import Engine, serve, serve_stepwise
 from workloads.serving.step_seconds import step_time
+from workloads.times.machine import Machine
 
 ENGINE = Engine(**replay_settings())
-COST = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors())
+COST = step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors()))
 
 
 def in_turn(calls, rounds):

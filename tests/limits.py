@@ -89,9 +89,8 @@ def main():
     """Print every measure; whether one is over its limit."""
     found = measured()
     for measure, (value, where) in found.items():
-        print(
-            f"{'OVER ' if value > LIMITS[measure] else ''}{measure}: {value:,} of at most {LIMITS[measure]:,}{f' ({where})' if where else ''}"
-        )
+        over, at = "OVER " if value > LIMITS[measure] else "", f" ({where})" if where else ""
+        print(f"{over}{measure}: {value:,} of at most {LIMITS[measure]:,}{at}")
     return any(value > LIMITS[measure] for measure, (value, _) in found.items())
 
 

@@ -122,7 +122,7 @@ def announce(env, server, job, at):
 
 
 def simulate(load, spec, blocks, block_size=16, token_budget=4096, seats=64, whole_sequence=True):
-    """Jobs in order of arrival and the number of steps; load: (seconds, prompt, output) tuples; spec: fields of a StepTime as a dict."""
+    """Jobs in order of arrival and the number of steps; load: (seconds, prompt, output) tuples; spec: a StepTime and its machine."""
     env = simpy.Environment()
     server = Server(env, spec, blocks, block_size, token_budget, seats, whole_sequence)
     jobs = [Job(i, prompt, output) for i, (_, prompt, output) in enumerate(load)]

@@ -22,10 +22,9 @@ from workloads.counts.backpropagation import (
     kept_elements,
     lifetimes,
     linear_products,
-    needs_gradient,
 )
 from workloads.counts.parameter_counts import parameters
-from workloads.counts.training_memory import activation_bytes, layer_bytes, layer_input_bytes, logits_bytes, state_bytes
+from workloads.counts.training_memory import activation_bytes, kept_layer_bytes, logits_bytes, training_state_bytes
 from workloads.counts.transformer_graph import transformer, weights
 from workloads.facts.models import Model, model, models
 from workloads.learning.optimizer import update_traffic
@@ -163,7 +162,7 @@ def test_walking_the_graph_costs_what_gradients_by_need_cost(graph, seed):
     gradients = tape.weight_gradients()
     assert forward_flops(graph) == tape.forward
     assert backward_flops(graph) == tape.meter[0]
-    assert needs_gradient(graph) - {"loss"} == set(tape.gradients)
+    assert {step.name for step in backward(graph)} - {"loss"} == set(tape.gradients)
     assert set(kept_elements(graph)) == tape.used - {"a weight"}
     assert {step.name.replace("op", "W") for step in backward(graph) if step.weight_gradient} == set(gradients)
 
@@ -215,7 +214,7 @@ def test_freezing_a_weight_never_adds_work_or_state(graph, data):
 )
 def test_a_graph_must_be_in_order(graph, message):
     with pytest.raises(ValueError, match=message):
-        needs_gradient(graph)
+        backward(graph)
 
 
 def test_an_operation_must_be_possible():
@@ -475,24 +474,27 @@ def test_recomputation_that_stops_early_runs_up_to_the_last_kept_output_of_each_
 def test_state_of_a_part_that_is_trained():
     graph = transformer(TINY, 3, trained=lambda name: "ffn down" in name)
     trained = TINY.layers * TINY.hidden * TINY.ffn
-    state = state_bytes(graph)
+    state = training_state_bytes(graph)
     assert state.total == 18 * trained + 2 * (parameters(TINY).total - trained)
     assert (state.gradients, state.first_moment) == (4 * trained, 4 * trained)
     whole = 2 * 11 * 8 + 3 * (2 * 8 + 2 * 3) + 8  # embedding and head; norms of layers, heads, end
     inside = parameters(TINY).total - trained - whole
-    assert state_bytes(graph, frozen_bytes=Fraction(1, 2)).total == 18 * trained + Fraction(inside, 2) + 2 * whole
-    assert state_bytes(graph, frozen_bytes=Fraction(1, 2), unquantised_bytes=4).total == 18 * trained + Fraction(inside, 2) + 4 * whole
-    assert state_bytes(graph, frozen_bytes=4).total == 18 * trained + 4 * (inside + whole)
-    assert state_bytes(graph, frozen_bytes=1, unquantised_bytes=1).total == 18 * trained + inside + whole
+    assert training_state_bytes(graph, frozen_bytes=Fraction(1, 2)).total == 18 * trained + Fraction(inside, 2) + 2 * whole
+    assert (
+        training_state_bytes(graph, frozen_bytes=Fraction(1, 2), unquantised_bytes=4).total
+        == 18 * trained + Fraction(inside, 2) + 4 * whole
+    )
+    assert training_state_bytes(graph, frozen_bytes=4).total == 18 * trained + 4 * (inside + whole)
+    assert training_state_bytes(graph, frozen_bytes=1, unquantised_bytes=1).total == 18 * trained + inside + whole
 
 
 def test_state_of_everything_trained_is_the_recipe():
-    assert state_bytes(transformer(QWEN, 1)).total == training_memory.training_state_bytes(parameters(QWEN).total).total == 147_433_236_480
+    assert training_state_bytes(transformer(QWEN, 1)).total == training_state_bytes(parameters(QWEN).total).total == 147_433_236_480
 
 
 def test_state_without_anything_trained_is_refused():
     with pytest.raises(ValueError, match="trained parameters"):
-        state_bytes(transformer(TINY, 3, trained=lambda name: False))
+        training_state_bytes(transformer(TINY, 3, trained=lambda name: False))
 
 
 # Bytes of activations
@@ -502,7 +504,7 @@ def test_activations_by_hand():
     """TINY, 5 tokens: a layer keeps what the drawing says, less its input, 2 bytes each; the final norm its input and its output."""
     graph = transformer(TINY, 5)
     layer = 2 * 5 * (kept_per_token(TINY) - TINY.hidden)
-    assert layer_bytes(graph) == (layer,) * 3 and layer_input_bytes(graph) == 3 * 2 * 5 * 8
+    assert kept_layer_bytes(graph) == (layer,) * 3 and activation_bytes(graph, "layers").layer_inputs == 3 * 2 * 5 * 8
     logits = 5 * 11 * (2 + 4 + 4)
     assert activation_bytes(graph) == (3 * 2 * 5 * 8, 3 * layer, 2 * 2 * 5 * 8, logits)
     for recompute in ("layers", "stop early"):
@@ -516,7 +518,7 @@ def test_activations_with_nothing_computed_again_are_all_that_is_kept(m):
     parts = activation_bytes(transformer(m, 3), copies=(2,))
     assert parts.total == 2 * sum(kept.values()) and parts.logits == 2 * 3 * m.vocab
     again = activation_bytes(transformer(m, 3), "layers", copies=(2,))
-    assert again.layers == max(layer_bytes(transformer(m, 3))) and again[0::2] == parts[0::2]
+    assert again.layers == max(kept_layer_bytes(transformer(m, 3))) and again[0::2] == parts[0::2]
 
 
 def test_a_compact_head_keeps_only_the_logits_of_its_labels():
@@ -528,7 +530,7 @@ def test_a_compact_head_keeps_only_the_logits_of_its_labels():
 def test_attention_without_a_fused_kernel_stores_a_square_for_each_head():
     fused, stored = (transformer(TINY, 5, fused=fused) for fused in (True, False))
     assert forward_flops(fused) == forward_flops(stored) and backward_flops(fused) == backward_flops(stored)
-    assert [b - a for a, b in zip(layer_bytes(fused), layer_bytes(stored))] == [2 * 4 * 5 * 5] * 3
+    assert [b - a for a, b in zip(kept_layer_bytes(fused), kept_layer_bytes(stored))] == [2 * 4 * 5 * 5] * 3
 
 
 def test_layers_that_recomputation_runs_again_keep_their_inputs_though_nothing_else_would():
@@ -549,7 +551,7 @@ def test_activations_grow_with_the_sequence_and_shrink_with_recomputation(m, tok
 
 def test_activations_of_experts_are_those_of_the_layer_that_keeps_most():
     v3 = transformer(model("DeepSeek-V3"), 2)
-    each = layer_bytes(v3)
+    each = kept_layer_bytes(v3)
     assert len(set(each)) == 2 and len(each) == 61 and activation_bytes(v3, "layers").layers == max(each) > min(each)
 
 
@@ -561,10 +563,10 @@ def test_bytes_of_activations_are_refused_by_name():
         (lambda: activation_bytes(graph, copies=()), "copies must hold at least one copy"),
         (lambda: logits_bytes(10, (2, 0)), "copies.* 0"),
         (lambda: logits_bytes(-1), "values.* -1"),
-        (lambda: layer_input_bytes([Operation("x")]), "graph must hold at least one layer"),
-        (lambda: layer_bytes([Operation("x", weight=Weight("W", 1))]), "graph must hold at least one layer"),
+        (lambda: activation_bytes([Operation("x")], "layers"), "graph must hold at least one layer"),
+        (lambda: kept_layer_bytes([Operation("x", weight=Weight("W", 1))]), "graph must hold at least one layer"),
         (lambda: transformer(TINY, 5, fused="no"), "fused.*'no'"),
-        (lambda: state_bytes(graph, unquantised_bytes=0), "unquantised_bytes.* 0"),
+        (lambda: training_state_bytes(graph, unquantised_bytes=0), "unquantised_bytes.* 0"),
     ):
         with pytest.raises(ValueError, match=message):
             bad()

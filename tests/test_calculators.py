@@ -24,6 +24,7 @@ from workloads.learning.rl import configuration, phases
 from workloads.learning.scaling import loss, published_laws
 from workloads.serving import replay, simulation, step_seconds
 from workloads.serving.arrivals import interleaved
+from workloads.times.machine import Machine
 from workloads_book import calculators, plot
 from workloads_book.calculators import forms, load, tasks
 from workloads_book.calculators.forms import CALCULATORS
@@ -102,7 +103,7 @@ def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(pre
     lengths = [n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)]
     windows = [load._window(60, 4, share, 100, *lengths) for share in shares]
     assert tuple(interleaved(windows)) == replay.replay_load(name)
-    cost = step_seconds.step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors())
+    cost = step_seconds.step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors()))
     run = simulation.serve_stepwise(replay.replay_load(name), simulation.Engine(**replay.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
     assert {k: shown["values"][k] for k in simulation.p95_times(run)} == simulation.p95_times(run) and shown["values"]["steps"] == run.steps

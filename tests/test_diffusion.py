@@ -10,7 +10,7 @@ from test_vision import Counting, ones, transpose
 
 from workloads.counts import memory
 from workloads.counts.diffusion import DiffusionTransformer, denoising_flops, latent_positions, pass_flops, qwen_image, weight_elements
-from workloads.counts.speech import SpeechModel, fast_passes, fish_audio, frame_flops, frame_weight_bytes, frames_per_second
+from workloads.counts.speech import SpeechModel, fish_audio, frame_flops, frame_weight_bytes
 
 QWEN, FISH = qwen_image(), fish_audio()
 TINY = DiffusionTransformer("tiny", vae_scale=2, packing=2, channels=3, blocks=2, hidden=4, mlp=5, text_width=3, time_width=2)
@@ -98,7 +98,7 @@ def spoken(codebooks, frames):
 @pytest.mark.parametrize("codebooks", [1, 2, 10])
 def test_passes_are_those_of_filling_in_code_by_code(codebooks):
     speech = SpeechModel("any", 24_000, 480, codebooks, FISH.slow, FISH.fast)
-    assert spoken(codebooks, 7) == (7, 7 * fast_passes(speech))
+    assert spoken(codebooks, 7) == (7, 7 * speech.fast_passes)
 
 
 def test_twelve_frames_cost_what_a_public_count_says():
@@ -106,9 +106,9 @@ def test_twelve_frames_cost_what_a_public_count_says():
     work = [frame_flops(FISH, 32 + i) for i in range(12)]
     assert sum(slow for slow, _ in work) == 97_042_956_288
     assert sum(fast for _, fast in work) == 99_448_258_560
-    assert 12 * fast_passes(FISH) == 120
+    assert 12 * FISH.fast_passes == 120
     assert memory.kv_bytes_per_token(FISH.slow) == 147_456 and memory.kv_bytes_per_token(FISH.fast) == 16_384
-    assert 12 / frames_per_second(FISH) == Fraction(2048, 3675)
+    assert 12 / FISH.frames_per_second == Fraction(2048, 3675)
 
 
 def test_weights_read_are_those_of_the_public_matrices_and_a_few_norms():

@@ -10,14 +10,18 @@ import inspect
 import mutants
 import pytest
 import rooms
+from test_fuzz import IDS, function
 
+from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
     parameter_counts,
+    passes,
     request_tokens,
     speech,
     training_memory,
@@ -25,11 +29,15 @@ from workloads.counts import (
 )
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.learning.rl import parts, price, round_schedule
+from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
+from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
+    **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
+    **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
+    "reserve": 0,
+    "format": "text",
     "past": 0,
     "start": 0,
     "staleness": 0,
@@ -45,6 +53,13 @@ STANDS_FOR = {
     "lora_rank": 0,
     "correlation": 0,
     "batch": 1,
+    "replicas": 1,
+    "tensor": 1,
+    "pipeline": 1,
+    "data": 1,
+    "expert": 1,
+    "context": 1,
+    "count": 1,
     "servers": 1,
     "cards": 1,
     "copies": 1,
@@ -64,6 +79,9 @@ STANDS_FOR = {
     "bytes_per_value": 2,
     "bytes_per_sample": 2,
     "frozen_bytes": 2,
+    "arithmetic": "bf16",
+    "weights": "bf16",
+    "cache": "bf16",
     "precision": "bf16",  # BF16, 16-bit sound
     "causal": True,
     "absorbed": False,
@@ -95,31 +113,31 @@ STANDS_FOR = {
     "client": "",
 }
 OWN = {  # whole signatures with defaults of their own
+    "passes.prefill": dict(batch=1, head="last"),
     "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
-    "models.Model": dict(
-        tied=False,
-        qkv_bias=False,
-        qk_norm=False,
-        latent=0,
-        rope_dim=0,
-        query_rank=0,
-        experts=0,
-        active_experts=0,
-        expert_ffn=0,
-        shared_experts=0,
-        dense_layers=0,
-    ),
+    "models.Model": dict(tied=False),
+    "models.Attention": dict(qkv_bias=False, qk_norm=False),
+    "models.LatentAttention": dict(rope_dim=0, query_rank=0),
+    "models.Experts": dict(shared_experts=0),
+    "parameter_counts.PartCounts": dict(biases=0, cached=0, cache_heads=1),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
-    "configuration.RLStep": dict(
+    "parts.Rollout": dict(
         completion=4 * 1024,
         prompts=64,
         group=16,
         prompt_tokens=0,
         shared_prompts=True,
         stragglers=True,
+        first_token="decode",
+        prefill_head="all",
+        context="average",
+        decode_bound="roofline",
+    ),
+    "parts.Policy": dict(
         parameters=8e9,
+        head_parameters=0,
         weight_bytes=2 * 8e9,
         embedding_bytes=0,
         expert_bytes=0,
@@ -127,38 +145,33 @@ OWN = {  # whole signatures with defaults of their own
         kv_bytes=2 * 36 * 8 * 128 * 2,
         state_bytes=0,
         pair_flops=0,
-        head_parameters=0,
+    ),
+    "parts.Gpu": dict(peak=990e12, bandwidth=3.35e12, memory_bytes=80e9, mbu=0.7, mfu=0.35, decode_mfu=1),
+    "parts.Placement": dict(
         gpus=8,
-        peak=990e12,
-        bandwidth=3.35e12,
-        memory_bytes=80e9,
+        overlap=False,
         gpus_per_copy=1,
         replicated_bytes=0,
         kv_copies=1,
-        overlap=False,
-        mbu=0.7,
-        mfu=0.35,
-        decode_mfu=1,
-        context="average",
-        decode_bound="roofline",
         capacity="waves",
-        lora=False,
-        recompute=False,
+        copies=1,
+        overhead=1.2,
+        held_state_bytes=0,
+    ),
+    "parts.Method": dict(
         reference=True,
         policy_logprobs=False,
         teachers=0,
-        first_token="decode",
-        prefill_head="all",
         pass_head="all",
         epochs=1,
-        rollout_uses=1,
+        num_iterations=1,
+        lora=False,
+        recompute=False,
         optimizer_bytes=28,
         trainable_share=1,
-        held_state_bytes=0,
-        copies=1,
-        overhead=1.2,
         other_seconds=0,
     ),
+    "generation.Phase": dict(flops=0),
 }
 
 
@@ -185,11 +198,17 @@ def test_a_left_out_argument_stands_for_the_same_everywhere(module):
 ONE = {"layers": 1, "hidden": 1, "heads": 1, "kv_heads": 1, "head_dim": 1, "ffn": 1, "vocab": 1}
 EXPERTS = {"layers": 2, "hidden": 1, "expert_ffn": 1, "experts": 1, "active_experts": 1, "shared_experts": 0}
 REQUEST = request_tokens.Request(1, 1)
+CARD = accelerators.Accelerator("made", 1, 1, {"bf16": 1})
 WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     request_tokens.Request: ({"new": 1, "output": 1, "past": 0}, {}),
     attempts.Attempts: ({"tried": 1, "solved": 0}, {"spent": 0}),
     mixture_of_experts.ExpertLayers: (EXPERTS | {"layers": 1}, {"model": "made"}),
-    encoder_decoder.CedShape: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:], 1), {"name": "made"}),
+    encoder_decoder.CedShape: (
+        dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
+        {"name": "made", "body": None, "memory": None},
+    ),
+    encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
+    encoder_decoder.CedMemory: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedMemory)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},
@@ -198,7 +217,11 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     vision.VisionEncoder: (dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:], 1), {"name": "made"}),
     latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
     latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
-    models.Model: (ONE | {"latent": 0, "rope_dim": 0, "query_rank": 0, "value_dim": 1, "experts": 0}, {"name": "made"}),
+    models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
+    models.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1}, {}),
+    models.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0}, {}),
+    models.Gated: ({"ffn": 1}, {}),
+    models.Experts: ({"experts": 1, "active_experts": 1, "expert_ffn": 1, "shared_experts": 0}, {}),
     models.RecurrentModel: (
         {
             "layers": 1,
@@ -213,28 +236,49 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         },
         {"name": "made"},
     ),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
     simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
+    layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
 REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what else it wants)}
     arrivals.Window: (["seconds", "rate"], [], [], {"mix": ((REQUEST, 1),)}),
     attempts.Attempts: (["spent"], [], [], {"tried": 1, "solved": 1}),
     lifetime.TaskType: (["attempt_cost"], [], ["share", "success"], {}),
-    scoring.Rates: ([], ["peak", "bandwidth"], ["mfu", "mbu"], {}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
+    machine.Machine: (["dollars_per_gpu_hour"], [], ["mfu", "mbu"], {"accelerator": CARD}),
     fluid.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    parts.Rollout: (["prompt_tokens"], ["completion", "prompts", "group"], [], {}),
+    parts.Policy: (
+        ["head_parameters", "embedding_bytes", "expert_bytes", "kv_bytes", "state_bytes", "pair_flops", "decode_pair_flops"],
+        ["parameters", "total_parameters", "weight_bytes"],
+        ["expert_share"],
+        {},
+    ),
+    parts.Gpu: ([], ["peak", "bandwidth", "memory_bytes"], ["mbu", "mfu", "decode_mfu"], {}),
+    parts.Placement: (
+        ["replicated_bytes", "held_state_bytes"],
+        ["gpus", "rollout_gpus", "gpus_per_copy", "kv_copies", "copies", "overhead"],
+        [],
+        {},
+    ),
+    parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
+    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.StepTime: (
         ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
-        ["peak", "bandwidth"],
-        ["mfu", "mbu"],
-        {"linear_flops": 1},
+        [],
+        [],
+        {"linear_flops": 1, "machine": machine.Machine(CARD)},
     ),
     taskgraph.Stage: (["seconds"], [], [], {"name": "made"}),
+    passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
 }
 
@@ -268,13 +312,36 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client, configuration.RLStep}  # in their own tests
+    assert found - set(WHOLE) - set(REAL) == {arrivals.Client}  # in its own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():
-    fewest = ONE | {"experts": 1, "active_experts": 1, "expert_ffn": 1, "dense_layers": 1, "rope_dim": 1, "query_rank": 1, "latent": 1}
+    fewest = ONE | {
+        "layers": 2,
+        "experts": 1,
+        "active_experts": 1,
+        "expert_ffn": 1,
+        "dense_layers": 1,
+        "rope_dim": 1,
+        "query_rank": 1,
+        "latent": 1,
+    }
     assert parameter_counts.parameters(models.Model("made", **fewest)).total > 0
-    for name in ("active_experts", "expert_ffn", "ffn"):
+    for name in ("layers", "active_experts", "expert_ffn", "ffn"):
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {  # of names and shapes, which hold plain numbers
+    "parameter_counts.matrices",
+    "parameter_counts.stack_counts",
+    "prefix_cache.recorded_rounds",
+    "playback.voice_record",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is checks.formula(len).__code__

@@ -1,17 +1,19 @@
 """CED prefill: the closed form against a token-by-token count with plain loops, and against the published stage totals."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.counts.encoder_decoder import DEEPSEEK_V41_FLASH as FLASH
-from workloads.counts.encoder_decoder import ced_prefill_flops, ced_token_layers, clipped_half_pairs, clipped_pairs, full_token_layers
+from workloads.counts.encoder_decoder import CedMemory, CedShape, ced_prefill_flops
 
 
 def counted(s, tokens, scored):
     """FLOPs by stage, one token and one layer at a time: every product written out, every pair counted."""
+    s = SimpleNamespace(**vars(s), **vars(s.body), **vars(s.memory))
     h, pair, score = s.hidden, 4 * s.heads * s.head_dim, 2 * s.index_heads * s.index_width
     body = 2 * (
         2 * s.streams * h * s.mixing_outputs
@@ -49,39 +51,27 @@ def test_prefill_equals_the_token_by_token_count(tokens):
 
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 6), st.integers(1, 20))
 def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, scope):
-    small = replace(
-        FLASH,
-        encoder_layers=3,
-        decoder_layers=2,
-        window=window,
-        hidden=8,
-        heads=2,
-        head_dim=4,
-        query_rank=6,
-        kv_width=4,
-        output_groups=2,
-        output_rank=3,
-        experts=5,
-        expert_ffn=7,
+    body = replace(FLASH.body, heads=2, head_dim=4, query_rank=6, kv_width=4, output_groups=2, output_rank=3, experts=5, expert_ffn=7)
+    memory = CedMemory(
         index_heads=2,
         index_width=3,
         compressor_layers=1,
         compressed_layers=2,
         entries_read=entries,
+        decoder_index_layers=2,
+        index_scope=scope,
         engrams=1,
         engram_in=3,
         engram_out=4,
-        decoder_index_layers=2,
-        index_scope=scope,
-        vocab=11,
     )
+    small = CedShape("small", 3, 2, window, 8, 11, body, memory)
     assert tuple(ced_prefill_flops(small, tokens, 2)) == counted(small, tokens, 2)
 
 
 def test_four_of_five_decoder_index_layers_score_16384_positions_at_most():
-    unlimited = replace(FLASH, index_scope=10**6)
+    unlimited = replace(FLASH, memory=replace(FLASH.memory, index_scope=10**6))
     dropped = sum(t - 16_384 for t in range(40_000 - 127, 40_001))  # by each of the last 128 tokens
-    per_position = 2 * FLASH.index_heads * FLASH.index_width
+    per_position = 2 * FLASH.memory.index_heads * FLASH.memory.index_width
     assert ced_prefill_flops(unlimited, 40_000).decoder - ced_prefill_flops(FLASH, 40_000).decoder == 4 * per_position * dropped
 
 
@@ -89,17 +79,11 @@ def test_stage_totals_published_for_8192_tokens():
     assert [round(x / 1e12, 3) for x in ced_prefill_flops(FLASH, 8192)] == [141.727, 0.044, 2.175, 0.001]
 
 
-@given(st.integers(0, 80), st.integers(0, 30))
-def test_clipped_sums_equal_plain_sums(tokens, limit):
-    assert clipped_pairs(tokens, limit) == sum(min(t, limit) for t in range(1, tokens + 1))
-    assert clipped_half_pairs(tokens, limit) == sum(min(t // 2, limit) for t in range(1, tokens + 1))
-
-
 @given(st.integers(0, 10**6))
 def test_the_short_path_saves_only_beyond_the_window(tokens):
     in_decoder = len(range(max(0, tokens - FLASH.window), tokens))
-    assert ced_token_layers(FLASH, tokens) == FLASH.encoder_layers * tokens + FLASH.decoder_layers * in_decoder
-    assert (ced_token_layers(FLASH, tokens) == full_token_layers(FLASH, tokens)) == (tokens <= FLASH.window)
+    assert FLASH.token_layers(tokens) == FLASH.encoder_layers * tokens + FLASH.decoder_layers * in_decoder
+    assert (FLASH.token_layers(tokens) == 40 * tokens) == (tokens <= FLASH.window)
 
 
 def test_a_scored_position_costs_a_row_of_the_published_vocabulary():
@@ -107,14 +91,14 @@ def test_a_scored_position_costs_a_row_of_the_published_vocabulary():
 
 
 def test_half_the_token_layers_remain_for_long_inputs():
-    assert ced_token_layers(FLASH, 10**9) / full_token_layers(FLASH, 10**9) == pytest.approx(0.5, abs=1e-6)
+    assert FLASH.token_layers(10**9) / (40 * 10**9) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_symbols_pass():
     import sympy as sp
 
     P = sp.symbols("P", positive=True, integer=True)
-    layers = ced_token_layers(FLASH, P)
+    layers = FLASH.token_layers(P)
     assert layers.subs(P, 8192) == 166400
     assert sum(ced_prefill_flops(FLASH, P)).subs(P, 1929) == ced_prefill_flops(FLASH, 1929).total
 
@@ -125,8 +109,11 @@ def test_symbols_pass():
         (lambda: ced_prefill_flops(FLASH, 0), "tokens"),
         (lambda: ced_prefill_flops(FLASH, 8.5), "tokens"),
         (lambda: ced_prefill_flops(FLASH, 8, 0), "scored"),
-        (lambda: ced_token_layers(FLASH, -1), "tokens"),
-        (lambda: full_token_layers(FLASH, float("inf")), "tokens"),
+        (lambda: FLASH.token_layers(-1), "tokens"),
+        (lambda: FLASH.token_layers(float("inf")), "tokens"),
+        (lambda: replace(FLASH, window=0), "window"),
+        (lambda: replace(FLASH.body, heads=0), "heads"),
+        (lambda: replace(FLASH.memory, index_scope=1.5), "index_scope"),
     ],
 )
 def test_bad_lengths_are_refused(call, named):
@@ -164,4 +151,4 @@ def test_the_published_sizes_written_again():
         index_scope=16 * k,
         vocab=126 * k + 256,
     )
-    assert {name: getattr(FLASH, name) for name in sizes} == sizes
+    assert vars(FLASH) | vars(FLASH.body) | vars(FLASH.memory) == sizes | {"name": FLASH.name, "body": FLASH.body, "memory": FLASH.memory}

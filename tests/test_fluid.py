@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 from workloads.counts import flops, memory
 from workloads.counts.request_tokens import Request
 from workloads.facts import accelerators, models
+from workloads.facts.formats import Formats
 from workloads.serving import arrivals, fluid
 from workloads.serving.fluid import Piece
+from workloads.times.machine import Machine
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
 FIRST = arrivals.Window(60, 4, ((LONG_INPUT, 9), (LONG_OUTPUT, 1)))
 SECOND = arrivals.Window(60, 4, ((LONG_INPUT, 1), (LONG_OUTPUT, 9)))
 CARD, QWEN = accelerators.accelerator("RTX PRO 6000 Blackwell Workstation"), models.model("Qwen3-8B")
+ONE = Machine(CARD)
 
 whole_pieces = st.lists(st.builds(Piece, st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
 
@@ -132,10 +135,10 @@ def test_a_queue_that_does_not_shrink_never_drains():
         lambda: fluid.burst_backlog(1, 1, -1),
         lambda: fluid.backlog_at([(0, 0), (1, 1)], 2),
         lambda: fluid.backlog_path([], start=-1),
-        lambda: fluid.decode_rate(CARD, QWEN, 0, 10),
-        lambda: fluid.decode_rate(CARD, QWEN, 1, -10),
-        lambda: fluid.decode_rate(CARD, QWEN, 1, 10, cards=0),
-        lambda: fluid.decode_rate(CARD, QWEN, 1, 10, mbu=1.1),
+        lambda: fluid.decode_rate(QWEN, ONE, 0, 10),
+        lambda: fluid.decode_rate(QWEN, ONE, 1, -10),
+        lambda: fluid.decode_rate(QWEN, ONE, 1, 10, replicas=0),
+        lambda: fluid.decode_rate(QWEN, Machine(CARD, mbu=1.1), 1, 10),
         lambda: fluid.decode_pieces([FIRST, SECOND], [1]),
     ],
 )
@@ -161,7 +164,7 @@ def step_bytes_by_hand(batch, context):
 def test_worked_example_3_1():
     seconds = step_bytes_by_hand(64, 2742) / 1792e9
     rate = 2 * 64 / seconds
-    assert fluid.decode_rate(CARD, QWEN, 64, 2742, cards=2) == pytest.approx(rate, rel=1e-12)
+    assert fluid.decode_rate(QWEN, ONE, 64, 2742, replicas=2) == pytest.approx(rate, rel=1e-12)
     path = fluid.path_until_empty(fluid.decode_pieces([FIRST, SECOND], rate), rate)
     assert path[:2] == [(0, 0), (60, 0)]
     assert path[2] == (120, pytest.approx((7471.2 - rate) * 60))
@@ -186,7 +189,7 @@ def test_printed_rate_needs_the_written_entry_the_embedding_row_and_the_rounded_
 
 
 def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
-    own = [fluid.decode_rate(CARD, QWEN, 64, arrivals.mean_step_context(w), cards=2) for w in (FIRST, SECOND)]
+    own = [fluid.decode_rate(QWEN, ONE, 64, arrivals.mean_step_context(w), replicas=2) for w in (FIRST, SECOND)]
     assert own[0] == pytest.approx(128 * 1792e9 / step_bytes_by_hand(64, (9 * 255 * 8319 + 2047 * 2047) / (9 * 255 + 2047)))
     assert own[0] > arrivals.step_rate(FIRST)
     backlog = fluid.peak(fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], own)))[1]
@@ -196,32 +199,48 @@ def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
 
 
 def test_rate_is_bounded_by_memory_at_small_batches_and_by_arithmetic_at_huge_ones():
-    assert fluid.decode_rate(CARD, QWEN, 1, 0) == pytest.approx(CARD.bandwidth / memory.decode_traffic(QWEN, 0).total)
+    assert fluid.decode_rate(QWEN, ONE, 1, 0) == pytest.approx(CARD.bandwidth / memory.decode_traffic(QWEN, 0).total)
     crowd = 100_000  # with no context to read, arithmetic is what is left
-    assert fluid.decode_rate(CARD, QWEN, crowd, 0) == pytest.approx(CARD.peak("bf16") / flops.decode_step(QWEN, 0).total, rel=1e-9)
+    assert fluid.decode_rate(QWEN, ONE, crowd, 0) == pytest.approx(CARD.peak("bf16") / flops.decode_step(QWEN, 0).total, rel=1e-9)
 
 
 @settings(deadline=None)
 @given(st.integers(1, 256), st.integers(0, 8000))
 def test_more_sequences_never_slow_the_card_and_more_context_always_does(batch, past):
-    roomy = replace(CARD, memory_bytes=10**12)
-    rate = fluid.decode_rate(roomy, QWEN, batch, past)
-    assert fluid.decode_rate(roomy, QWEN, batch + 1, past) >= rate * (1 - 1e-12)
-    assert fluid.decode_rate(roomy, QWEN, batch, past + 100) < rate
-    assert fluid.decode_rate(roomy, QWEN, batch, past, cards=3) == pytest.approx(3 * rate)
+    roomy = Machine(replace(CARD, memory_bytes=10**12))
+    rate = fluid.decode_rate(QWEN, roomy, batch, past)
+    assert fluid.decode_rate(QWEN, roomy, batch + 1, past) >= rate * (1 - 1e-12)
+    assert fluid.decode_rate(QWEN, roomy, batch, past + 100) < rate
+    assert fluid.decode_rate(QWEN, roomy, batch, past, replicas=3) == pytest.approx(3 * rate)
 
 
 def test_a_rate_is_refused_where_one_card_does_not_hold_weights_and_cache():
     """Qwen3-8B: 16,381,470,720 B and 147,456 B a token leave 539,947 tokens in 96 GB; 405B take 811,706,777,600 B, nine cards' memory."""
     assert (96 * 10**9 - 16_381_470_720) // 147_456 == 539_947 and 8 * 96 < 811.7 < 9 * 96
-    assert fluid.decode_rate(CARD, QWEN, 1, 539_947) > 0
+    assert fluid.decode_rate(QWEN, ONE, 1, 539_947) > 0
     with pytest.raises(ValueError, match=r"^batch x past .* 539,947 tokens"):
-        fluid.decode_rate(CARD, QWEN, 1, 539_948)
+        fluid.decode_rate(QWEN, ONE, 1, 539_948)
     with pytest.raises(ValueError, match=r"^batch x past"):
-        fluid.decode_rate(CARD, QWEN, numpy.array([1, 2, 600]), 1000)
+        fluid.decode_rate(QWEN, ONE, numpy.array([1, 2, 600]), 1000)
     for cards in (1, 9):  # nine cards are nine copies, none of which fits
         with pytest.raises(ValueError, match=r"^model must fit .* got Llama-3.1-405B with 811,706,777,600 B .* at least 9$"):
-            fluid.decode_rate(CARD, models.model("Llama-3.1-405B"), 1, 10, cards)
+            fluid.decode_rate(models.model("Llama-3.1-405B"), ONE, 1, 10, cards)
+
+
+def test_a_machine_of_several_accelerators_shares_one_copy_and_replicas_repeat_it():
+    """Llama-3.1-70B: 8 key and value heads of 128 in 80 layers, so 327,680 B a token; 2 B a weight but for the embedding table."""
+    llama, four = models.model("Llama-3.1-70B"), Machine(accelerators.accelerator("H100 SXM"), 4)
+    read = memory.weight_bytes(llama) - 2 * 128256 * 8192 + 64 * (4097 * 327_680 + 2 * 8192)
+    assert fluid.decode_rate(llama, four, 64, 4096) == pytest.approx(64 * 4 * 3.35e12 / read)
+    assert fluid.decode_rate(llama, four, 64, 4096, replicas=2) == pytest.approx(2 * 64 * 4 * 3.35e12 / read)
+    sixteen = Machine(four.accelerator, 16)  # two cards for a head: the cache is stored, and read, twice
+    twice = read + 64 * 4097 * 327_680
+    assert fluid.decode_rate(llama, sixteen, 64, 4096) == pytest.approx(64 * 16 * 3.35e12 / twice)
+    with pytest.raises(ValueError, match=r"^model must fit the memory of one H100 SXM, 80,000,000,000 B.* at least 2$"):
+        fluid.decode_rate(llama, Machine(four.accelerator), 64, 4096)
+    with pytest.raises(ValueError, match=r"^batch x past .* of 2 H100 SXM"):
+        fluid.decode_rate(llama, Machine(four.accelerator, 2), 64, 4096)
+    assert fluid.decode_rate(llama, Machine(four.accelerator, 2), 64, 4096, formats=Formats("fp8", "fp8")) > 0
 
 
 def test_a_backlog_that_empties_with_its_piece_has_one_corner_there():

@@ -31,18 +31,20 @@ from workloads.counts import (
     backpropagation,
     diffusion,
     encoder_decoder,
+    layout,
     mixture_of_experts,
+    passes,
     request_tokens,
     speech,
     training_memory,
     transformer_graph,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
-from workloads.learning.rl import configuration, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, scoring, simulation, step_seconds
-from workloads.times import taskgraph
+from workloads.learning.rl import configuration, parts, phases, price, round_schedule
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, simulation, step_seconds, workload_records
+from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {
@@ -118,6 +120,8 @@ recurrent = st.builds(
 card = st.builds(
     lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
+GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
+machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
 events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
 piece = st.builds(fluid.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
@@ -172,7 +176,7 @@ rl_step = st.builds(configuration.RLStep, **step_fields)
 breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
 engine = st.builds(simulation.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
-    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, st.just(1e9), st.just(1e9), share, share, st.sampled_from(["sum", "max"])
+    step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, machine_of(st.just(GIGAHERTZ), st.just(1)), st.sampled_from(["sum", "max"])
 )
 short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
@@ -202,6 +206,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "small": (st.floats(0, 10), [NAN, INF, "1"]),
     "share": (share, [0, -0.1, 1.5, NAN, INF, "1"]),
     "share0": (st.one_of(st.just(0), share), [-0.1, 1.5, NAN, INF, "1"]),
+    "small_share": (st.one_of(st.just(0), st.floats(0.01, 0.9)), [-0.1, 1.5, NAN, INF, "1"]),
     "half": (st.floats(0.2, 0.9), [0, -0.1, 1.5, NAN, INF, "1"]),
     "n0": (st.integers(0, 10**5), NOT_WHOLE),
     "context": (st.integers(0, 10**5), NOT_WHOLE),
@@ -230,7 +235,12 @@ KINDS = {  # kind: (valid values, invalid values)
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
     "card": (card, []),
-    "roomy": (card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), []),
+    "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
+    "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
+    "machine": (machine_of(card, few), []),
+    "rented": (st.builds(machine.Machine, card, few, dollars_per_gpu_hour=unit), []),
+    "roomy": (machine_of(card.map(lambda c: dataclasses.replace(c, memory_bytes=1e30)), few), []),
+    "name": (st.just("width"), []),
     "recipe": (st.sampled_from(["fp32 gradients", "bf16 gradients", "both gradients", "8-bit adam", "no master"]), ["other", None]),
     "request": (request, []),
     "small_request": (small_request, []),
@@ -250,7 +260,6 @@ KINDS = {  # kind: (valid values, invalid values)
     "stage": (st.builds(taskgraph.Stage, st.sampled_from("abc"), big), []),
     "names": (st.just(["s0"]), [["nobody"]]),
     "parts": (st.just(["attention", "head"]), [["tail"]]),
-    "rates": (st.builds(scoring.Rates, st.floats(1e9, 1e15), st.floats(1e9, 1e15), share, share), []),
     "ced": (st.just(encoder_decoder.DEEPSEEK_V41_FLASH), []),
     "encoder": (st.just(vision.encoder()), []),
     "image": (st.sampled_from([(640, 640), (32, 64)]), []),
@@ -286,11 +295,11 @@ KINDS = {  # kind: (valid values, invalid values)
     "observations": (st.builds(lambda sent, seen: [(sent, seen)], load, measured), [[]]),
     "line": (st.tuples(st.floats(0, 100), st.floats(0, 100)), []),
     "step": (rl_step, []),
-    "step_of": (rl_step.map(lambda s: lambda g: dataclasses.replace(s, gpus_per_copy=g)), []),
+    "step_of": (rl_step.map(lambda s: lambda g: s.having(gpus_per_copy=g)), []),
     "breakdown": (breakdown, []),
     "prices": (st.builds(price.Prices, unit, unit, unit), []),
     "sweep": (
-        rl_step.map(lambda s: dataclasses.replace(s, capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))),
+        rl_step.map(lambda s: s.having(capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))),
         [],
     ),
     "roles": (roles, []),
@@ -468,8 +477,8 @@ def scaled(value, factor):
         return value * factor
     if isinstance(value, accelerators.Accelerator):
         return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peaks={k: v / factor for k, v in value.peaks.items()})
-    if isinstance(value, scoring.Rates):
-        return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peak=value.peak / factor)
+    if isinstance(value, machine.Machine):
+        return dataclasses.replace(value, accelerator=scaled(value.accelerator, factor))
     if isinstance(value, arrivals.Window):
         return dataclasses.replace(value, seconds=value.seconds * factor, rate=value.rate / factor)
     if isinstance(value, latency_metrics.Events):
@@ -477,9 +486,9 @@ def scaled(value, factor):
     if isinstance(value, latency_metrics.Chunk):
         return dataclasses.replace(value, time=value.time * factor)
     if isinstance(value, configuration.RLStep):
-        units = {**configuration._POSITIVE, **configuration._NONNEGATIVE}
-        given_units = {n: u for n, u in units.items() if "/s" in u or u == "s"}
-        return dataclasses.replace(value, **{n: getattr(value, n) * factor ** (1 if u == "s" else -1) for n, u in given_units.items()})
+        units = {f.name: f.metadata["limit"] for part in vars(value).values() for f in dataclasses.fields(part)}
+        timed = {n: 1 if u == "s" else -1 for n, u in units.items() if isinstance(u, str) and (u == "s" or "/s" in u)}
+        return value.having(**{n: value.values[n] * factor**power for n, power in timed.items()})
     assert isinstance(value, (list, tuple)), type(value)
     return type(value)(*(scaled(v, factor) for v in value)) if hasattr(value, "_fields") else type(value)(scaled(v, factor) for v in value)
 
@@ -534,6 +543,10 @@ def test_invalid_input_is_refused_by_name(name, arguments, result, argument):
 EXAMPLES = [
     models.model("Qwen3-8B"),
     models.model("Mamba-2-2.7B"),
+    models.Attention(4, 2, 8),
+    models.LatentAttention(4, 8, 16, 2, 3),
+    models.Gated(5),
+    models.Experts(4, 2, 5),
     accelerators.accelerator("H100 SXM"),
     request_tokens.Request(8, 4, 2),
     arrivals.Window(60, 4, ((request_tokens.Request(8, 4), 1),)),
@@ -553,17 +566,34 @@ EXAMPLES = [
     diffusion.qwen_image(),
     speech.fish_audio(),
     simulation.Engine(100),
-    configuration.RLStep(),
-    step_seconds.StepTime(1, 1, 1, 1, 1, 1, 1, 1),
+    parts.Rollout(),
+    parts.Policy(),
+    parts.Gpu(),
+    parts.Placement(),
+    parts.Method(),
+    step_seconds.StepTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
-    scoring.Rates(1, 1),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
+    encoder_decoder.DEEPSEEK_V41_FLASH,
+    encoder_decoder.DEEPSEEK_V41_FLASH.body,
+    encoder_decoder.DEEPSEEK_V41_FLASH.memory,
+    layout.Layout(2),
+    passes.Pass(6, 2),
+    machine.Machine(accelerators.accelerator("H100 SXM"), 2),
+    formats.Formats(1, 2),
+    price.Prices(1, 2, 3),
+    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
+    workload_records.ModelCall(8, 2, 4, 1, 2),
+    workload_records.ToolCall("a", 0, 1),
+    workload_records.InteractiveRecord("a", "a", True, "m", "v", 1, (workload_records.ModelCall(8, 2, 4),), (), 1, 2),
+    workload_records.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    workload_records.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "replay", "workload_records"})
     checked = {
         kind
         for m in modules
@@ -645,6 +675,10 @@ def test_the_smallest_shapes_are_shapes():
         simulation.Engine(*[1] * 5),
         training_memory.TrainingBytes(*[0] * 5),
     )
-    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), scoring.Rates(1, 1, 1, 1)
-    backpropagation.Weight("W", 1), backpropagation.Operation("x", flops=0, elements=0), step_seconds.StepTime(1, 0, 0, 0, 0, 0, 1, 1)
+    vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), machine.Machine(GIGAHERTZ, 1)
+    (
+        backpropagation.Weight("W", 1),
+        backpropagation.Operation("x", flops=0, elements=0),
+        step_seconds.StepTime(1, 0, 0, 0, 0, 0, machine.Machine(GIGAHERTZ)),
+    )
     configuration.RLStep(completion=1, prompts=1, group=1, prompt_tokens=0, gpus=1, mbu=1, mfu=1, kv_bytes=0, overhead=1)

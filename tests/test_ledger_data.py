@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-import workloads
+import workloads_book
 
-ROWS = json.loads((Path(workloads.__file__).parent / "data" / "ledger.json").read_text(encoding="utf-8"))
+ROWS = json.loads((Path(workloads_book.__file__).parent / "data" / "ledger.json").read_text(encoding="utf-8"))
 BY_ID = {r["id"]: r for r in ROWS}
 KEYS = "id document section role what printed value unit tol inputs formula expected status note source".split()
 NAMES = {

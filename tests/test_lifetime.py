@@ -108,7 +108,7 @@ def test_expert_work_is_three_times_the_forward_products(name):
     shape = mixture_of_experts.expert_layers(name)
     products = [(shape.hidden, shape.expert_ffn)] * 2 + [(shape.expert_ffn, shape.hidden)]
     forward = sum(2 * rows * columns for rows, columns in products) * (shape.active_experts + shape.shared_experts) * shape.layers
-    assert mixture_of_experts.expert_training_flops(shape) == 3 * forward
+    assert shape.training_flops == 3 * forward
 
 
 def test_expert_formulas_agree_with_the_matrices_of_a_whole_model():
@@ -123,17 +123,17 @@ def test_expert_formulas_agree_with_the_matrices_of_a_whole_model():
         mixture.shared_experts,
     )
     of = {part: [m for m in parameter_counts.matrices(mixture) if m.part == part] for part in ("experts", "shared experts", "router")}
-    assert mixture_of_experts.expert_training_flops(shape) == 6 * sum(m.active for m in of["experts"] + of["shared experts"])
-    assert mixture_of_experts.router_training_flops(shape) == 6 * sum(m.active for m in of["router"])
-    assert mixture_of_experts.routed_parameters(shape) == sum(m.parameters for m in of["experts"])
+    assert shape.training_flops == 6 * sum(m.active for m in of["experts"] + of["shared experts"])
+    assert shape.router_training_flops == 6 * sum(m.active for m in of["router"])
+    assert shape.parameters == sum(m.parameters for m in of["experts"])
 
 
 def test_twice_the_experts_double_the_weights_and_leave_the_expert_work():
     shape = mixture_of_experts.expert_layers("DeepSeek V4-Pro")
     twice = dataclasses.replace(shape, experts=2 * shape.experts)
-    assert mixture_of_experts.routed_parameters(twice) == 2 * mixture_of_experts.routed_parameters(shape)
-    assert mixture_of_experts.router_training_flops(twice) == 2 * mixture_of_experts.router_training_flops(shape)
-    assert mixture_of_experts.expert_training_flops(twice) == mixture_of_experts.expert_training_flops(shape)
+    assert twice.parameters == 2 * shape.parameters
+    assert twice.router_training_flops == 2 * shape.router_training_flops
+    assert twice.training_flops == shape.training_flops
 
 
 def test_rent_counts_parts_of_an_hour():

@@ -313,7 +313,7 @@ def test_a_cell_names_the_packages_that_the_library_would_import():
     assert lite.behind("workloads.counts.flops") == lite.behind("workloads_book.page") == lite.behind("workloads") == set()
     cells = [
         "from workloads.learning import scaling, scaling_fit",
-        "from scipy.optimize import brentq\nfrom workloads.learning.scaling_fit import huber_fit",
+        "from scipy.optimize import brentq\nfrom workloads.learning.scaling_fit import fit",
         "from workloads.symbols import B",
         "import sympy",
     ]

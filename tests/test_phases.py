@@ -4,17 +4,19 @@ import ast
 import math
 import sys
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import sympy
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.counts import flops
 from workloads.facts import accelerators, models
-from workloads.learning.rl import capacity, configuration, generation, phases, price
+from workloads.learning.rl import capacity, configuration, generation, parts, phases, price
 from workloads.learning.rl.configuration import RLStep, printed_page
 from workloads.learning.rl.phases import rl_step
 
@@ -41,16 +43,16 @@ def printed(length):
 )
 def test_printed_table_follows_from_the_hidden_assumptions(length, rollout, training, share):
     result = rl_step(printed_page(length))
-    assert (result.rollout_seconds, result.training_seconds) == pytest.approx(printed(length), rel=1e-12)
-    assert result.rollout_seconds == pytest.approx(rollout, abs=0.05 if rollout < 100 else 3)
-    assert result.training_seconds == pytest.approx(training, abs=0.05 if training < 60 else 3)
+    assert (result.rollout.seconds, result.training.seconds) == pytest.approx(printed(length), rel=1e-12)
+    assert result.rollout.seconds == pytest.approx(rollout, abs=0.05 if rollout < 100 else 3)
+    assert result.training.seconds == pytest.approx(training, abs=0.05 if training < 60 else 3)
     assert round(100 * result.rollout_share) == share
 
 
 def test_printed_flops_are_2n_and_6n_while_the_time_is_4n():
     times, counts = rl_step(printed_page(4096)), rl_step(printed_page(4096, lora=False))
-    assert times.rollout_flops == pytest.approx(67.1e15, rel=1e-3) and counts.training_flops == pytest.approx(201.3e15, rel=1e-3)
-    assert counts.training_flops / times.training_seconds / (8 * 990e12) == pytest.approx(0.525, rel=1e-12)
+    assert times.rollout.flops == pytest.approx(67.1e15, rel=1e-3) and counts.training.flops == pytest.approx(201.3e15, rel=1e-3)
+    assert counts.training.flops / times.training.seconds / (8 * 990e12) == pytest.approx(0.525, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_corrected_shares_by_hand(length, share, with_reference):
     rollout = (length * 16e9 + 128 * 147456 * length * (length + 1) / 2) / (3.35e12 * 0.7)
     token = 1024 * length * 8e9 / (8 * 990e12 * 0.35)
     bare = RLStep(completion=length, capacity="ignored", optimizer_bytes=0)
-    for config, rule, expected in ((replace(bare, reference=False), 6, share), (bare, 8, with_reference)):
+    for config, rule, expected in ((bare.having(reference=False), 6, share), (bare, 8, with_reference)):
         assert rl_step(config).rollout_share == pytest.approx(rollout / (rollout + rule * token), rel=1e-12)
         assert round(100 * rl_step(config).rollout_share, 1) == expected
 
@@ -74,15 +76,15 @@ def test_memory_waves_by_hand(length, number):
 
 def test_waves_repeat_the_weights_but_not_the_cache():
     free, crowded = rl_step(RLStep(capacity="ignored")), rl_step(RLStep())
-    assert crowded.decode_bytes - free.decode_bytes == pytest.approx(4096 * 16e9)
-    assert crowded.decode_flops == pytest.approx(free.decode_flops)
+    assert crowded.decode.bytes - free.decode.bytes == pytest.approx(4096 * 16e9)
+    assert crowded.decode.flops == pytest.approx(free.decode.flops)
 
 
 def test_published_step_of_2048_completions_by_hand():
     config = RLStep(completion=((1, 795), (0, 4096)), prompts=2048, group=1, kv_bytes=131072, capacity="ignored", policy_logprobs=True)
     result = rl_step(config)
-    assert result.decode_seconds == pytest.approx((4096 * 16e9 + 256 * 795 * 796 / 2 * 131072) / (3.35e12 * 0.7), rel=1e-12)
-    assert result.training_seconds == pytest.approx(28.19, abs=0.01) and result.logprob_seconds == pytest.approx(18.80, abs=0.01)
+    assert result.decode.seconds == pytest.approx((4096 * 16e9 + 256 * 795 * 796 / 2 * 131072) / (3.35e12 * 0.7), rel=1e-12)
+    assert result.training.seconds == pytest.approx(28.19, abs=0.01) and result.logprob.seconds == pytest.approx(18.80, abs=0.01)
 
 
 def test_crossover_lengths_by_hand():
@@ -92,26 +94,28 @@ def test_crossover_lengths_by_hand():
     assert phases.crossover_length(printed_page()) == pytest.approx((4 * per_token - weights) / (cache * 128e3), rel=1e-9)
     average = printed_page(context="average", kv_bytes=147456, lora=False)
     assert phases.crossover_length(average) == pytest.approx((6 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
-    with_reference = phases.crossover_length(replace(average, reference=True))
+    with_reference = phases.crossover_length(average.having(reference=True))
     assert with_reference == pytest.approx((8 * per_token - weights) / (cache * 147456 / 2) - 1, rel=1e-9)
 
 
 # --------------------------------------------------------------------------------------------------------- token-by-token oracle
-def loop(config, batch):
-    """Decode token by token, one sequence at a time: seconds, FLOPs, bytes per GPU. `config.completion` in whole tokens."""
-    sequences = [int(tokens) for share, tokens in config.lengths for _ in range(round(share * batch))]
+def loop(step, batch):
+    """Decode token by token, one sequence at a time: seconds, FLOPs, bytes per GPU. Completions in whole tokens."""
+    v = SimpleNamespace(**step.values)
+    lengths = v.completion if isinstance(v.completion, tuple) else ((1, v.completion),)
+    sequences = [int(tokens) for share, tokens in lengths for _ in range(round(share * batch))]
     assert len(sequences) == batch
-    g, seconds, work, moved = config.gpus_per_copy, 0, 0, 0
+    g, seconds, work, moved = v.gpus_per_copy, 0, 0, 0
     for t in range(1, max(sequences) + 1):
         alive = [s for s in sequences if s >= t]
-        contexts = [config.prompt_tokens + (s if config.context == "full" else t) for s in alive]
-        experts = config.expert_bytes * (1 - (1 - config.expert_share) ** len(alive))
-        dense = config.weight_bytes - config.embedding_bytes - config.expert_bytes - config.replicated_bytes
-        cached = config.kv_copies * sum(config.kv_bytes * c + 2 * config.state_bytes for c in contexts)
-        read = (dense + experts) / g + config.replicated_bytes + cached / g
-        done = sum(2 * config.parameters + config.pair_flops * (config.prompt_tokens + t) for _ in alive)
-        compute = 0 if config.decode_bound == "memory" else done / (g * config.peak * config.decode_mfu)
-        seconds, work, moved = seconds + max(read / (config.bandwidth * config.mbu), compute), work + done, moved + read
+        contexts = [v.prompt_tokens + (s if v.context == "full" else t) for s in alive]
+        experts = v.expert_bytes * (1 - (1 - v.expert_share) ** len(alive))
+        dense = v.weight_bytes - v.embedding_bytes - v.expert_bytes - v.replicated_bytes
+        cached = v.kv_copies * sum(v.kv_bytes * c + 2 * v.state_bytes for c in contexts)
+        read = (dense + experts) / g + v.replicated_bytes + cached / g
+        done = sum(2 * v.parameters + v.pair_flops * (v.prompt_tokens + t) for _ in alive)
+        compute = 0 if v.decode_bound == "memory" else done / (g * v.peak * v.decode_mfu)
+        seconds, work, moved = seconds + max(read / (v.bandwidth * v.mbu), compute), work + done, moved + read
     return seconds, work, moved
 
 
@@ -159,12 +163,31 @@ def test_decode_equals_a_loop_for_any_lengths(tokens, prompt, decode_mfu, pair, 
     assert decoded(config, each * len(tokens)) == pytest.approx(loop(config, each * len(tokens)), rel=1e-10)
 
 
-@example(1, 3, 1.0, 0.0, 2.0, 5e-324)
-@settings(max_examples=300, deadline=None)
-@given(st.integers(1, 20), st.integers(0, 40), *[st.floats(-50, 50)] * 4)
-def test_sum_of_larger_equals_a_loop(start, extra, a0, a1, b0, b1):
-    by_hand = math.fsum(max(a0 + a1 * t, b0 + b1 * t) for t in range(start, start + extra + 1))
-    assert generation.sum_of_larger(start, start + extra, (a0, a1), (b0, b1)) == pytest.approx(by_hand, rel=1e-9, abs=1e-6)
+# ------------------------------------------------------------------------------------------------------------------------- parts
+def test_a_field_is_given_and_changed_by_its_name_whatever_its_part():
+    step = RLStep(completion=8192, mbu=0.42, gpus=16, lora=True, kv_bytes=1000)
+    assert (step.rollout.completion, step.gpu.mbu, step.placement.gpus) == (8192, 0.42, 16)
+    assert step.method.lora and step.policy.kv_bytes == 1000
+    back = step.having(completion=4096, mbu=0.7, gpus=8, lora=False, kv_bytes=147_456)
+    assert back == RLStep() == replace(step, **RLStep().values)
+
+
+def test_whole_parts_may_be_given_and_a_field_beside_them_wins():
+    shared = parts.Placement(gpus=32, rollout_gpus=8, overlap=True)
+    assert RLStep(placement=shared) == RLStep(gpus=32, rollout_gpus=8, overlap=True)
+    assert RLStep(placement=shared, gpus=4).placement == parts.Placement(gpus=4, rollout_gpus=8, overlap=True)
+
+
+def test_every_field_belongs_to_one_part():
+    names = [f.name for part in vars(RLStep()).values() for f in fields(part)]
+    assert len(set(names)) == len(names) == len(RLStep().values) == 49 and set(names).isdisjoint(vars(RLStep()))
+
+
+def test_a_name_that_no_part_has_is_refused():
+    with pytest.raises(TypeError, match="batch_size, gpu_count"):
+        RLStep(batch_size=8, gpu_count=2)
+    with pytest.raises(TypeError, match="tokens"):
+        RLStep().having(tokens=8)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- symbols
@@ -174,8 +197,8 @@ def test_symbols_give_the_closed_form():
         completion=length, parameters=n, weight_bytes=w, kv_bytes=k, bandwidth=rate, mbu=1, decode_bound="memory", capacity="ignored"
     )
     result = rl_step(config)
-    assert sympy.simplify(result.decode_seconds - (w * length + 128 * k * length * (length + 1) / 2) / rate) == 0
-    assert sympy.simplify(result.training_flops - 6 * n * 1024 * length) == 0
+    assert sympy.simplify(result.decode.seconds - (w * length + 128 * k * length * (length + 1) / 2) / rate) == 0
+    assert sympy.simplify(result.training.flops - 6 * n * 1024 * length) == 0
     assert sympy.simplify(result.step_flops - 10 * n * 1024 * length) == 0
 
 
@@ -185,7 +208,7 @@ def test_crossover_of_the_algebra_is_the_crossover_of_the_search():
         length, context="average", kv_bytes=147456, lora=False, reference=True, mbu=sympy.Rational(7, 10), mfu=sympy.Rational(35, 100)
     )
     result = rl_step(config)
-    roots = sympy.solve(sympy.Eq(result.rollout_seconds, result.learning_seconds), length)
+    roots = sympy.solve(sympy.Eq(result.rollout.seconds, result.learning.seconds), length)
     numeric = printed_page(context="average", kv_bytes=147456, lora=False, reference=True)
     assert [float(root) for root in roots] == [pytest.approx(phases.crossover_length(numeric), rel=1e-9)]
 
@@ -205,7 +228,7 @@ def test_share_of_rollout_tends_to_one_with_length():
 @given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0.3, 1), st.floats(0.1, 0.9), st.sampled_from([True, False]))
 def test_rollout_share_rises_with_length(length, more, mbu, mfu, lora):
     config = RLStep(mbu=mbu, mfu=mfu, lora=lora, optimizer_bytes=0, capacity="ignored")
-    shares = [rl_step(replace(config, completion=tokens)).rollout_share for tokens in (length, length + more)]
+    shares = [rl_step(config.having(completion=tokens)).rollout_share for tokens in (length, length + more)]
     assert shares[0] < shares[1]
 
 
@@ -213,7 +236,7 @@ def test_rollout_share_rises_with_length(length, more, mbu, mfu, lora):
 @given(st.integers(64, 20_000), st.integers(1, 512))
 def test_waves_only_add_time(length, prompts):
     config = RLStep(completion=length, prompts=prompts)
-    assert rl_step(config).rollout_seconds >= rl_step(replace(config, capacity="ignored")).rollout_seconds * (1 - 1e-12)
+    assert rl_step(config).rollout.seconds >= rl_step(config.having(capacity="ignored")).rollout.seconds * (1 - 1e-12)
     assert (rl_step(config).waves == 1) == (length <= capacity.overflow_length(config)) == rl_step(config).fits
 
 
@@ -226,7 +249,7 @@ SLOWER = [
     ("decode_bound", "memory", "roofline"),
     ("capacity", "ignored", "waves"),
     ("epochs", 1, 2),
-    ("rollout_uses", 2, 1),
+    ("num_iterations", 2, 1),
     ("shared_prompts", True, False),
     ("prompt_tokens", 0, 500),
     ("pair_flops", 0, 589824),
@@ -257,7 +280,7 @@ def test_each_switch_moves_the_step_the_way_it_should(name, faster, slower):
         gpus_per_copy=1 if name in ("held_state_bytes", "copies") else 2,
         decode_mfu=0.1,
     )
-    a, b = (rl_step(replace(base, **{name: value})) for value in (faster, slower))
+    a, b = (rl_step(base.having(**{name: value})) for value in (faster, slower))
     assert a.step_seconds < b.step_seconds
 
 
@@ -295,67 +318,68 @@ def test_passes_equal_counts_product_by_product(prompt, completion, prompts, gro
     known = prompt + completion - 1
     once = flops.forward(model, known, head=completion if labels else "all").total
     prefill = flops.forward(model, prompt, head="last" if last else "all").total
-    assert result.prefill_flops == (prompts if shared else prompts * group) * prefill
-    assert result.decode_flops == prompts * group * sum(flops.decode_step(model, prompt + j).total for j in range(completion - 1))
-    assert result.logprob_flops == (1 + teachers) * prompts * group * once and result.training_flops == 3 * kept * once
+    assert result.prefill.flops == (prompts if shared else prompts * group) * prefill
+    assert result.decode.flops == prompts * group * sum(flops.decode_step(model, prompt + j).total for j in range(completion - 1))
+    assert result.logprob.flops == (1 + teachers) * prompts * group * once and result.training.flops == 3 * kept * once
     assert result.trained_tokens == kept * known and result.sampled_tokens == prompts * group * completion
 
 
 def test_a_slow_compute_roof_makes_decode_compute_bound():
     assert rl_step(RLStep(completion=64, prompts=512)).regime == "compute-bound"
     both, memory_alone = (rl_step(RLStep(completion=64, prompts=512, decode_bound=bound)) for bound in ("roofline", "memory"))
-    assert memory_alone.decode_seconds < both.decode_seconds
+    assert memory_alone.decode.seconds < both.decode.seconds
 
 
 def test_stragglers_cost_the_weights_until_the_longest_ends():
     spread = RLStep(completion=((0.9, 1000), (0.1, 4000)), capacity="ignored")
-    even = replace(spread, stragglers=False)
-    assert rl_step(spread).decode_seconds > rl_step(even).decode_seconds
+    even = spread.having(stragglers=False)
+    assert rl_step(spread).decode.seconds > rl_step(even).decode.seconds
     assert rl_step(spread).sampled_tokens == pytest.approx(rl_step(even).sampled_tokens) == 1024 * 1300
-    assert rl_step(spread).decode_steps == 4000 and rl_step(even).decode_steps == pytest.approx(1300)
+    assert rl_step(spread).decode.steps == 4000 and rl_step(even).decode.steps == pytest.approx(1300)
     same = rl_step(RLStep(completion=1300, capacity="ignored"))  # without stragglers only the mean length counts
-    assert (rl_step(even).decode_seconds, rl_step(even).decode_flops) == pytest.approx((same.decode_seconds, same.decode_flops), rel=1e-12)
+    assert (rl_step(even).decode.seconds, rl_step(even).decode.flops) == pytest.approx((same.decode.seconds, same.decode.flops), rel=1e-12)
 
 
 def test_memory_reserves_the_longest_completion_for_every_sample():
     spread = RLStep(completion=((0.9, 1000), (0.1, 4000)), prompt_tokens=500, kv_bytes=1000)
-    assert capacity.sequence_bytes(spread) == 1000 * (500 + 4000)
-    assert capacity.sequences_that_fit(spread) == capacity.sequences_that_fit(replace(spread, completion=4000))
+    assert spread.sequence_bytes == 1000 * (500 + 4000)
+    assert capacity.sequences_per_copy(spread) == capacity.sequences_per_copy(spread.having(completion=4000))
 
 
 def test_a_prompt_without_tokens_has_no_last_row():
-    assert phases.pass_flops(RLStep(prompt_tokens=0, head_parameters=1e8, prefill_head="last"))[0] == 0
+    assert rl_step(RLStep(prompt_tokens=0, head_parameters=1e8, prefill_head="last")).prefill.flops == 0
 
 
 def test_ten_shares_of_a_tenth_are_a_whole_batch():
     """Added one after the other they would give 0.9999999999999999 of the sequences, and a mean of 5.500000000000001."""
     tenths = RLStep(completion=tuple((0.1, tokens) for tokens in range(1, 11)), capacity="ignored", pair_flops=0)
-    assert tenths.mean_completion == 5.5
+    assert tenths.rollout.mean_completion == 5.5
     assert rl_step(tenths).sampled_tokens == 1024 * 5.5
-    assert generation.weights_read(tenths, 0) == 16e9 and generation.decode(replace(tenths, kv_bytes=0), 10).bytes == 10 * 16e9
+    assert tenths.weights_read(0) == 16e9 and generation.decode(tenths.having(kv_bytes=0), 10).bytes == 10 * 16e9
 
 
 def test_phases_add_up_on_shared_gpus_and_overlap_on_separate_ones():
     shared = rl_step(RLStep(prompt_tokens=100, other_seconds=7))
-    assert shared.step_seconds == pytest.approx(shared.rollout_seconds + shared.learning_seconds + 7)
+    assert shared.step_seconds == pytest.approx(shared.rollout.seconds + shared.learning.seconds + 7)
     apart = RLStep(rollout_gpus=8)
-    turns, together = rl_step(apart), rl_step(replace(apart, overlap=True))
-    assert turns.step_seconds == pytest.approx(turns.rollout_seconds + turns.learning_seconds)
-    assert together.step_seconds == pytest.approx(max(turns.rollout_seconds, turns.learning_seconds))
+    turns, together = rl_step(apart), rl_step(apart.having(overlap=True))
+    assert turns.step_seconds == pytest.approx(turns.rollout.seconds + turns.learning.seconds)
+    assert together.step_seconds == pytest.approx(max(turns.rollout.seconds, turns.learning.seconds))
     assert turns.gpu_seconds == pytest.approx(16 * turns.step_seconds)
 
 
 def test_rollouts_used_twice_halve_the_rollout_and_the_log_probabilities_only():
-    once, twice = rl_step(RLStep(prompt_tokens=200)), rl_step(RLStep(prompt_tokens=200, rollout_uses=2))
-    for name in ("prefill_seconds", "prefill_flops", "decode_seconds", "decode_flops", "logprob_seconds", "sampled_tokens", "decode_bytes"):
-        assert getattr(once, name) == pytest.approx(2 * getattr(twice, name))
-    assert once.training_seconds == twice.training_seconds and once.intensity == pytest.approx(twice.intensity)
+    once, twice = rl_step(RLStep(prompt_tokens=200)), rl_step(RLStep(prompt_tokens=200, num_iterations=2))
+    for name in ("prefill.seconds", "prefill.flops", "decode.seconds", "decode.flops", "logprob.seconds", "sampled_tokens", "decode.bytes"):
+        value = attrgetter(name)
+        assert value(once) == pytest.approx(2 * value(twice))
+    assert once.training.seconds == twice.training.seconds and once.intensity == pytest.approx(twice.intensity)
 
 
 def test_pooled_memory_by_hand_and_state_of_training():
     pooled = printed_page(640, gpus_per_copy=8, copies=2)
-    assert rl_step(pooled).fit == 7343 and capacity.sequences_that_fit(printed_page(4096, copies=2, kv_bytes=147456)) * 8 == 544
-    held = rl_step(replace(pooled, held_state_bytes=14)).held_bytes
+    assert rl_step(pooled).fit == 7343 and capacity.sequences_per_copy(printed_page(4096, copies=2, kv_bytes=147456)) * 8 == 544
+    held = rl_step(pooled.having(held_state_bytes=14)).held_bytes
     assert 8 * held / 640e9 == pytest.approx((38.4e9 + 112e9 + 1024 * 640 * 128e3) / 640e9, rel=1e-12)
 
 
@@ -368,20 +392,18 @@ def test_prompts_take_their_part_of_memory():
 
 def test_training_state_burdens_only_gpus_that_also_sample():
     shared, apart = RLStep(held_state_bytes=14), RLStep(held_state_bytes=14, rollout_gpus=8)
-    assert capacity.resident_bytes(shared) == pytest.approx(19.2e9 + 14 * 8e9 / 8) and capacity.resident_bytes(apart) == pytest.approx(
-        19.2e9
-    )
+    assert shared.resident_bytes == pytest.approx(19.2e9 + 14 * 8e9 / 8) and apart.resident_bytes == pytest.approx(19.2e9)
 
 
 @pytest.mark.parametrize("gpus_per_copy", [1, 2, 8])
 def test_splitting_a_copy_moves_no_flops(gpus_per_copy):
     result = rl_step(RLStep(gpus_per_copy=gpus_per_copy, pair_flops=589824, capacity="ignored"))
-    assert result.decode_flops == pytest.approx(1024 * (16e9 * 4096 + 589824 * 4096 * 4097 / 2), rel=1e-12)
+    assert result.decode.flops == pytest.approx(1024 * (16e9 * 4096 + 589824 * 4096 * 4097 / 2), rel=1e-12)
 
 
 def test_utilisations_and_intensity_by_hand():
     result = rl_step(RLStep(reference=False, capacity="ignored", optimizer_bytes=0))
-    assert result.rollout_mfu == pytest.approx(67.108864e15 / (8 * 990e12 * result.rollout_seconds), rel=1e-12)
+    assert result.rollout_mfu == pytest.approx(67.108864e15 / (8 * 990e12 * result.rollout.seconds), rel=1e-12)
     assert result.training_mfu == pytest.approx(0.35, rel=1e-12)
     assert result.intensity == pytest.approx(128 * 16e9 / (16e9 + 128 * 147456 * 2048.5), rel=1e-12)
     assert 0 < result.step_mfu < 0.35 and result.bytes_per_decode_step == pytest.approx(16e9 + 128 * 147456 * 2048.5)
@@ -394,47 +416,50 @@ TRAINING = [(False, False, 6, 3), (True, False, 4, 3), (False, True, 8, 4), (Tru
 def test_training_flops_by_hand(lora, recompute, weights, attention):
     """Scores and values have no weights of their own, so freezing weights saves nothing of them."""
     config = RLStep(completion=900, prompt_tokens=100, pair_flops=589824, lora=lora, recompute=recompute, epochs=2)
-    assert rl_step(config).training_flops == 2 * 1024 * (weights * 8 * 10**9 * 1000 + attention * 589824 * 500500)
+    assert rl_step(config).training.flops == 2 * 1024 * (weights * 8 * 10**9 * 1000 + attention * 589824 * 500500)
 
 
 def test_the_optimizer_moves_28_bytes_a_parameter_over_all_gpus():
-    assert rl_step(RLStep()).optimizer_seconds == pytest.approx(28 * 8e9 / (8 * 3.35e12 * 0.7), rel=1e-12)
-    assert rl_step(RLStep(trainable_share=0.01)).optimizer_seconds == pytest.approx(0.01 * 28 * 8e9 / (8 * 3.35e12 * 0.7), rel=1e-12)
+    assert rl_step(RLStep()).optimizer.seconds == pytest.approx(28 * 8e9 / (8 * 3.35e12 * 0.7), rel=1e-12)
+    assert rl_step(RLStep(trainable_share=0.01)).optimizer.seconds == pytest.approx(0.01 * 28 * 8e9 / (8 * 3.35e12 * 0.7), rel=1e-12)
 
 
 def test_nothing_is_tuned_to_eight_billion_parameters():
     """Twice the model on twice the bandwidth and peak: the same times."""
     big = RLStep(parameters=16 * 10**9, weight_bytes=32 * 10**9, kv_bytes=2 * 147456, bandwidth=6.7e12, peak=1980e12, memory_bytes=160e9)
-    for f in ("decode_seconds", "training_seconds", "logprob_seconds", "optimizer_seconds", "waves"):
-        assert getattr(rl_step(big), f) == pytest.approx(getattr(rl_step(RLStep()), f), rel=1e-12)
+    for name in ("decode.seconds", "training.seconds", "logprob.seconds", "optimizer.seconds", "waves"):
+        value = attrgetter(name)
+        assert value(rl_step(big)) == pytest.approx(value(rl_step(RLStep())), rel=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------------------- models, parallelism
 def test_model_configuration_takes_exact_counts():
     config = configuration.for_model(models.model("Qwen3-8B"), accelerators.accelerator("H100 SXM"), completion=1000, prompt_tokens=0)
-    assert (config.kv_bytes, config.pair_flops, config.all_parameters) == (147456, 589824, 8_190_735_360)
-    assert generation.weights_read(config, 1) == 15_136_811_008
-    assert rl_step(config).training_flops == pytest.approx(1024 * (6 * 7_568_097_280 * 1000 + 3 * 589824 * 1000 * 1001 / 2), rel=1e-12)
+    assert (config.policy.kv_bytes, config.policy.pair_flops, config.policy.all_parameters) == (147456, 589824, 8_190_735_360)
+    assert config.weights_read(1) == 15_136_811_008
+    assert rl_step(config).training.flops == pytest.approx(1024 * (6 * 7_568_097_280 * 1000 + 3 * 589824 * 1000 * 1001 / 2), rel=1e-12)
 
 
 def test_a_mixture_of_experts_reads_more_experts_with_more_sequences():
     config = configuration.for_model(models.model("Qwen3-30B-A3B"), accelerators.accelerator("H100 SXM"))
-    reads = [generation.weights_read(config, rows) for rows in (1, 8, 64, 512)]
-    assert reads == sorted(reads) and reads[-1] == pytest.approx(config.weight_bytes - config.embedding_bytes, rel=1e-6)
-    assert reads[0] == pytest.approx(config.weight_bytes - config.embedding_bytes - config.expert_bytes * (1 - 8 / 128))
+    reads = [config.weights_read(rows) for rows in (1, 8, 64, 512)]
+    policy = config.policy
+    assert reads == sorted(reads) and reads[-1] == pytest.approx(policy.weight_bytes - policy.embedding_bytes, rel=1e-6)
+    assert reads[0] == pytest.approx(policy.weight_bytes - policy.embedding_bytes - policy.expert_bytes * (1 - 8 / 128))
 
 
 def test_latent_cache_is_not_split_by_tensor_parallelism():
     v3, card = models.model("DeepSeek-V3"), accelerators.accelerator("H200")
     tensor = configuration.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16)
     expert = configuration.for_model(v3, card, precision="fp8", bytes_per_parameter=1, gpus=16, gpus_per_copy=16, expert_parallel=True)
-    assert tensor.kv_copies == 16 and expert.kv_copies == 1
-    assert tensor.replicated_bytes == 0 < expert.replicated_bytes < 0.05 * expert.weight_bytes
+    assert tensor.placement.kv_copies == 16 and expert.placement.kv_copies == 1
+    assert tensor.placement.replicated_bytes == 0 < expert.placement.replicated_bytes < 0.05 * expert.policy.weight_bytes
     wide = configuration.for_model(v3, card, bytes_per_parameter=2, gpus=16, gpus_per_copy=16)
-    assert wide.expert_bytes == 2 * tensor.expert_bytes == 2 * 58 * 256 * 3 * 7168 * 2048  # routed experts alone
-    assert rl_step(expert).fit > 10 * rl_step(replace(tensor, capacity="ignored")).fit > 0
+    assert wide.policy.expert_bytes == 2 * tensor.policy.expert_bytes == 2 * 58 * 256 * 3 * 7168 * 2048  # routed experts alone
+    assert rl_step(expert).fit > 10 * rl_step(tensor.having(capacity="ignored")).fit > 0
     llama = configuration.for_model(models.model("Llama-3.1-70B"), accelerators.accelerator("H100 SXM"), gpus_per_copy=8)
-    assert llama.kv_copies == 1 and configuration.for_model(models.model("Llama-3.1-70B"), card, gpus=16, gpus_per_copy=16).kv_copies == 2
+    more = configuration.for_model(models.model("Llama-3.1-70B"), card, gpus=16, gpus_per_copy=16)  # than the 8 heads of its cache
+    assert llama.placement.kv_copies == 1 and more.placement.kv_copies == 2
 
 
 def test_a_model_that_fits_no_gpu_is_refused_and_runs_when_split():
@@ -446,7 +471,7 @@ def test_a_model_that_fits_no_gpu_is_refused_and_runs_when_split():
 
 def test_a_state_of_constant_size_makes_decode_linear_in_length():
     card = accelerators.accelerator("H100 SXM")
-    seconds = [rl_step(configuration.for_model(models.model("RWKV-7-2.9B"), card, completion=n)).decode_seconds for n in (1000, 2000, 4000)]
+    seconds = [rl_step(configuration.for_model(models.model("RWKV-7-2.9B"), card, completion=n)).decode.seconds for n in (1000, 2000, 4000)]
     assert seconds == pytest.approx([seconds[0], 2 * seconds[0], 4 * seconds[0]], rel=1e-12)
     with pytest.raises(ValueError, match="kv_bytes"):
         capacity.overflow_length(configuration.for_model(models.model("RWKV-7-2.9B"), card))
@@ -464,17 +489,17 @@ def test_lognormal_lengths_keep_the_mean_and_the_limit(mean, variation, count):
 
 
 def test_a_distribution_keeps_its_shape_when_rescaled():
-    config = configuration.with_completion(RLStep(completion=((0.5, 100), (0.5, 300))), 400)
-    assert config.lengths == ((0.5, pytest.approx(200)), (0.5, pytest.approx(600)))
-    crossing = phases.crossover_length(replace(config, capacity="ignored"))
-    at = rl_step(configuration.with_completion(replace(config, capacity="ignored"), crossing))
-    assert at.rollout_seconds == pytest.approx(at.learning_seconds, rel=1e-9)
+    config = RLStep(completion=((0.5, 100), (0.5, 300))).having_mean(400)
+    assert config.rollout.lengths == ((0.5, pytest.approx(200)), (0.5, pytest.approx(600)))
+    crossing = phases.crossover_length(config.having(capacity="ignored"))
+    at = rl_step(config.having(capacity="ignored").having_mean(crossing))
+    assert at.rollout.seconds == pytest.approx(at.learning.seconds, rel=1e-9)
 
 
 def test_a_model_without_a_cache_crosses_where_memory_sets_no_end():
     config = RLStep(kv_bytes=0, state_bytes=1e6, pair_flops=0, prompts=8, group=1)
-    assert phases.crossover_length(config) == phases.crossover_length(replace(config, capacity="ignored"))
-    near, beyond = (replace(config, optimizer_bytes=28 * times) for times in (580_000, 590_000))  # it moves with the optimizer's bytes
+    assert phases.crossover_length(config) == phases.crossover_length(config.having(capacity="ignored"))
+    near, beyond = (config.having(optimizer_bytes=28 * times) for times in (580_000, 590_000))  # it moves with the optimizer's bytes
     assert phases.crossover_length(near) < 2**20 < phases.crossover_length(config) * 590_000 and phases.crossover_length(beyond) is None
 
 
@@ -494,8 +519,8 @@ def test_prices_share_out_the_whole_bill():
 def test_prices_by_hand():
     result = rl_step(printed_page())
     prices = price.token_prices(result, 3.0)
-    assert prices.sampled == pytest.approx(8 * result.rollout_seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
-    assert prices.trained == pytest.approx(8 * result.training_seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
+    assert prices.sampled == pytest.approx(8 * result.rollout.seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
+    assert prices.trained == pytest.approx(8 * result.training.seconds * 3 / 3600 / (1024 * 4096) * 1e6, rel=1e-12)
     assert prices.forward is None
     assert price.token_prices(replace(result, forward_tokens=1), 3.0).forward == 0  # one token that took no time
     assert price.metered_dollars(result, price.Prices(1.0, 2.0, None)) == pytest.approx(3 * 1024 * 4096 / 1e6)
@@ -583,7 +608,7 @@ def random_fields(rng, size):
         "pair_flops",
         "gpus_per_copy",
     )
-    columns = {name: numpy.array([getattr(c, name) for c in configs])[picks] for name in names}
+    columns = {name: numpy.array([c.values[name] for c in configs])[picks] for name in names}
     return {
         **columns,
         "completion": rng.integers(16, 8192, size),
@@ -606,16 +631,23 @@ def row_config(columns, i):
     return RLStep(**{name: bool(v[i]) if name == "lora" else v[i].item() for name, v in columns.items()})
 
 
+def outcome(result):
+    """Every number of a Breakdown by name, those of its phases too."""
+    found = {f.name: getattr(result, f.name) for f in fields(result) if f.name != "step"}
+    phased = {f"{name}.{k}": v for name, p in found.items() if isinstance(p, generation.Phase) for k, v in vars(p).items()}
+    derived = {name: getattr(result, name) for name in ("step_seconds", "step_flops", "fit", "held_bytes", "ridge", "gpu_seconds")}
+    return {name: v for name, v in {**found, **phased, **derived}.items() if v is not None and not isinstance(v, generation.Phase)}
+
+
 def test_sweep_equals_scalar_calls_on_a_thousand_rows(monkeypatch):
     columns = random_fields(numpy.random.default_rng(7), 1000)
     monkeypatch.setattr(phases, "CHUNK", 300)
     swept = phases.sweep(RLStep(**columns))
     for i in range(1000):
         alone = rl_step(row_config(columns, i))
-        for f in fields(alone):
-            value = getattr(swept, f.name)
-            value = value[i] if isinstance(value, numpy.ndarray) else value
-            assert value == pytest.approx(getattr(alone, f.name), rel=1e-12, abs=0), f.name
+        for name, value in outcome(alone).items():
+            many = outcome(swept)[name]
+            assert (many[i] if isinstance(many, numpy.ndarray) else many) == pytest.approx(value, rel=1e-12, abs=0), name
     assert {swept.waves.max() > 1, swept.waves.min() == 1} == {True}
     assert set(numpy.unique(swept.regime)) == {"memory-bound", "compute-bound"}
 
@@ -623,7 +655,7 @@ def test_sweep_equals_scalar_calls_on_a_thousand_rows(monkeypatch):
 def test_whole_number_arrays_do_not_overflow():
     size = numpy.array([10**6, 2 * 10**6])
     result = phases.sweep(RLStep(prompts=size, parameters=numpy.array([10**12, 10**12]), capacity="ignored"))
-    assert result.training_flops[1] == 6 * 10**12 * 2 * 10**6 * 16 * 4096 > 2**63
+    assert result.training.flops[1] == 6 * 10**12 * 2 * 10**6 * 16 * 4096 > 2**63
 
 
 def test_a_sweep_refuses_rows_without_room_and_bad_elements():
@@ -638,7 +670,7 @@ def test_sweep_rows_are_independent_of_the_chunk(monkeypatch):
     one = phases.sweep(RLStep(**columns))
     monkeypatch.setattr(phases, "CHUNK", 17)
     many = phases.sweep(RLStep(**columns))
-    assert all(numpy.array_equal(getattr(one, f.name), getattr(many, f.name)) for f in fields(one))
+    assert all(numpy.array_equal(value, outcome(many)[name]) for name, value in outcome(one).items())
 
 
 def test_module_needs_the_standard_library_only():
@@ -653,7 +685,7 @@ def test_module_needs_the_standard_library_only():
 def test_memory_ends_the_search_for_a_crossover_only_where_capacity_counts():
     tight = printed_page(memory_bytes=1.2 * 16e9 + 500 * 128_000)  # one sequence of 500 tokens beside the weights
     assert phases.crossover_length(tight) == phases.crossover_length(printed_page()) > 700
-    assert 1 < phases.crossover_length(replace(tight, capacity="waves")) < 5  # from 4 tokens on two waves: 128 x 4 > 500
+    assert 1 < phases.crossover_length(tight.having(capacity="waves")) < 5  # from 4 tokens on two waves: 128 x 4 > 500
 
 
 def test_a_model_lies_on_one_gpu_unless_told():
@@ -661,8 +693,8 @@ def test_a_model_lies_on_one_gpu_unless_told():
         alone, pair = (
             configuration.for_model(models.model(name), accelerators.accelerator("H200"), **given) for given in ({}, {"gpus_per_copy": 2})
         )
-        assert (alone.gpus_per_copy, alone.kv_copies, alone.batch) == (1, 1, pair.batch / 2)
-        assert pair.kv_copies == {"Qwen3-8B": 1, "DeepSeek-V3": 2}[name]  # 8 heads are split, a latent is stored twice
+        assert (alone.placement.gpus_per_copy, alone.placement.kv_copies, alone.batch) == (1, 1, pair.batch / 2)
+        assert pair.placement.kv_copies == {"Qwen3-8B": 1, "DeepSeek-V3": 2}[name]  # 8 heads are split, a latent is stored twice
 
 
 # ------------------------------------------------------------------------------------------------------------- the smallest copy
@@ -690,7 +722,7 @@ def test_a_smallest_copy_holds_a_sequence_and_no_smaller_part_does():
     for tokens in (1000, 100_000, 400_000, 2_000_000):
         step_of = lambda g: RLStep(completion=tokens, gpus_per_copy=g)
         least = capacity.smallest_copy(step_of, 24)
-        held = {g: capacity.sequences_that_fit(step_of(g)) for g in (1, 2, 3, 4, 6, 8, 12, 24)}
+        held = {g: capacity.sequences_per_copy(step_of(g)) for g in (1, 2, 3, 4, 6, 8, 12, 24)}
         assert held[least] >= 1 and all(held[g] == 0 for g in held if g < least)
 
 

@@ -10,8 +10,8 @@ any_request = st.builds(Request, new=lengths, output=lengths, past=st.integers(0
 
 
 def test_first_token_comes_from_prefill_so_a_request_takes_one_step_less_than_it_returns():
-    assert request_tokens.decode_steps(Request(8192, 256)) == 255
-    assert request_tokens.decode_steps(Request(1024, 2048)) == 2047
+    assert Request(8192, 256).decode_steps == 255
+    assert Request(1024, 2048).decode_steps == 2047
 
 
 def test_call_chain_of_figure_3_1():
@@ -27,9 +27,9 @@ def test_call_chain_of_figure_3_1():
 def test_one_returned_token_needs_no_decode_step():
     single = Request(new=7, output=1)
     assert [c.stage for c in request_tokens.call_chain(single)] == ["prefill"]
-    assert request_tokens.end_context(single) == 7
+    assert single.end_context == 7
     with pytest.raises(ValueError, match="at least 2"):
-        request_tokens.mean_decode_context(single)
+        assert single.mean_decode_context
 
 
 @settings(deadline=None)
@@ -41,19 +41,19 @@ def test_call_chain_agrees_with_writing_the_cache_token_by_token(request):
         seen.append((rows, cache))
         cache, returned = cache + rows, returned + 1
     assert seen == [(c.rows, c.context) for c in request_tokens.call_chain(request)]
-    assert cache == request_tokens.end_context(request)
+    assert cache == request.end_context
 
 
 @settings(deadline=None)
 @given(any_request.filter(lambda r: r.output > 1))
 def test_mean_context_is_the_mean_of_the_steps_contexts(request):
     contexts = [c.context for c in request_tokens.call_chain(request)[1:]]
-    assert request_tokens.mean_decode_context(request) == pytest.approx(sum(contexts) / len(contexts), rel=1e-12)
+    assert request.mean_decode_context == pytest.approx(sum(contexts) / len(contexts), rel=1e-12)
 
 
 def test_contexts_of_the_two_request_types():
-    assert request_tokens.mean_decode_context(Request(8192, 256)) == 8192 + 127
-    assert request_tokens.mean_decode_context(Request(1024, 2048)) == 1024 + 1023
+    assert Request(8192, 256).mean_decode_context == 8192 + 127
+    assert Request(1024, 2048).mean_decode_context == 1024 + 1023
 
 
 @settings(deadline=None)
@@ -64,7 +64,7 @@ def test_lockstep_reads_the_weights_once_a_round(batch):
         left, rounds = [max(0, n - 1) for n in left], rounds + 1
     assert request_tokens.lockstep_weight_reads(batch) == rounds + 1
     assert request_tokens.lockstep_weight_reads(batch, batched_prefill=False) == rounds + len(batch)
-    assert request_tokens.total_decode_steps(batch) == sum(r.output for r in batch) - len(batch)
+    assert sum(r.decode_steps for r in batch) == sum(r.output for r in batch) - len(batch)
 
 
 def test_rows_of_a_pass_set_its_intensity():
@@ -89,11 +89,7 @@ def test_impossible_requests_are_refused(wrong):
         Request(**wrong)
 
 
-def test_steps_outside_the_chain_are_refused():
-    with pytest.raises(ValueError, match="below 3"):
-        request_tokens.context_at(Request(2048, 4), 3)
-    with pytest.raises(ValueError, match="step"):
-        request_tokens.context_at(Request(2048, 4), -1)
+def test_no_request_and_no_bytes_are_refused():
     with pytest.raises(ValueError, match="at least one request"):
         request_tokens.lockstep_weight_reads([])
     with pytest.raises(ValueError, match="bytes_per_parameter"):

@@ -546,10 +546,10 @@ def test_example_3_4_by_hand():
     prefill = 2 * LINEAR * 1024 + PAIR * 1024 * 1025 // 2 + 2 * HEAD
     decode = sum(2 * (LINEAR + HEAD) + PAIR * (1025 + j) for j in range(255))
     scored = 2 * (LINEAR + HEAD) * 1279 + PAIR * 1279 * 1280 // 2
-    found = [result.prefill_flops, result.decode_flops, result.logprob_flops, result.training_flops]
+    found = [result.prefill.flops, result.decode.flops, result.logprob.flops, result.training.flops]
     assert found == [32 * prefill, 32 * decode, 32 * scored, 48 * scored]
     assert [round(x / 1e12, 3) for x in [*found, result.step_flops]] == [465.143, 129.056, 634.944, 952.416, 2181.559]
-    assert result.trained_tokens == 20_464 and result.decode_steps == 255
+    assert result.trained_tokens == 20_464 and result.decode.steps == 255
 
 
 def test_example_3_4_difference_is_rounded_after_subtracting():
@@ -563,14 +563,14 @@ def test_example_3_4_difference_is_rounded_after_subtracting():
 def test_cost_of_a_round_is_a_straight_line_in_the_responses():
     totals = [example(n).step_flops for n in (16, 32, 48, 64)]
     assert {b - a for a, b in pairwise(totals)} == {totals[1] - totals[0]}
-    assert totals[0] - (totals[1] - totals[0]) == example(32).training_flops
+    assert totals[0] - (totals[1] - totals[0]) == example(32).training.flops
 
 
 def test_head_on_labels_alone_and_a_teacher():
     result = example(32, pass_head="labels")
-    assert (round(result.logprob_flops / 1e12, 3), round(result.training_flops / 1e12, 3)) == (594.199, 891.298)
+    assert (round(result.logprob.flops / 1e12, 3), round(result.training.flops / 1e12, 3)) == (594.199, 891.298)
     teacher = example(48, teachers=1).step_flops - example(48).step_flops
-    assert teacher == 48 * flops.forward(models.model("Qwen3-8B"), 1279).total == example(48).training_flops
+    assert teacher == 48 * flops.forward(models.model("Qwen3-8B"), 1279).total == example(48).training.flops
 
 
 def test_the_fewest_that_suffice_by_hand_and_the_last_confidence_that_is_taken():

@@ -214,9 +214,9 @@ def test_grid_cells_agree_with_a_loop_over_lstsq():
 @pytest.mark.parametrize(
     "fit",
     [
-        scaling_fit.huber_fit,
+        scaling_fit.fit,
         scaling_fit.least_squares_fit,
-        lambda runs: scaling_fit.huber_fit(runs, np.inf),
+        lambda runs: scaling_fit.fit(runs, np.inf),
         lambda runs: scaling_fit.least_squares_fit(runs, "free"),
     ],
 )
@@ -276,7 +276,7 @@ def published_method(runs, start, delta=1e-3):
 def test_huber_fit_is_no_worse_than_the_published_method_from_many_starts(runs):
     draw = random.Random(3)
     starts = [[draw.uniform(0, 25), draw.uniform(0, 25), draw.uniform(-1, 1), draw.uniform(0, 2), draw.uniform(0, 2)] for _ in range(12)]
-    assert scaling_fit.huber_fit(runs).objective <= min(published_method(runs, start).fun for start in starts) + 1e-9
+    assert scaling_fit.fit(runs).objective <= min(published_method(runs, start).fun for start in starts) + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -285,7 +285,7 @@ def test_huber_fit_does_not_depend_on_order_or_units(seed):
     n_unit, d_unit = 10 ** draw.uniform(-9, 3), 10 ** draw.uniform(-12, 3)
     shuffled = draw.sample(runs, len(runs))
     moved = [dataclasses.replace(run, parameters=run.parameters * n_unit, tokens=run.tokens * d_unit) for run in shuffled]
-    here, there = scaling_fit.huber_fit(runs), scaling_fit.huber_fit(moved)
+    here, there = scaling_fit.fit(runs), scaling_fit.fit(moved)
     assert there.objective == pytest.approx(here.objective, rel=1e-9)
     law, found = here.law, there.law
     assert (found.E, found.alpha, found.beta) == pytest.approx((law.E, law.alpha, law.beta), rel=1e-5)
@@ -324,7 +324,7 @@ def test_profile_touches_the_free_fit_and_lies_above_it():
 
 def test_bootstrap_is_no_worse_than_one_optimiser_call_for_each_resample():
     runs = synthetic(80, 0.01)
-    fit, (n, d, y) = scaling_fit.huber_fit(runs), scaling_fit.arrays(runs)
+    fit, (n, d, y) = scaling_fit.fit(runs), scaling_fit.arrays(runs)
     counts = np.random.default_rng(5).multinomial(80, np.full(80, 1 / 80), size=8)
     for law, count in zip(scaling_fit.bootstrap(runs, fit, 8, seed=5), counts):
         chosen = [run for run, c in zip(runs, count) for _ in range(c)]
@@ -335,13 +335,13 @@ def test_bootstrap_is_no_worse_than_one_optimiser_call_for_each_resample():
 
 def test_bootstrap_interval_covers_the_law_that_made_the_data():
     runs = synthetic(200, 0.005, seed=1)
-    low, high = scaling_fit.interval(scaling_fit.bootstrap(runs, scaling_fit.huber_fit(runs), 400))
+    low, high = scaling_fit.interval(scaling_fit.bootstrap(runs, scaling_fit.fit(runs), 400))
     assert (low < dataclasses.astuple(LAW)).all() and (dataclasses.astuple(LAW) < high).all()
 
 
 def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch(monkeypatch):
     runs = synthetic(40, 0.01)
-    fit = scaling_fit.huber_fit(runs)
+    fit = scaling_fit.fit(runs)
     first = scaling_fit.bootstrap(runs, fit, 30, seed=2)
     assert np.array_equal(first, scaling_fit.bootstrap(runs, fit, 30, seed=2))
     monkeypatch.setattr(scaling_fit, "BATCH", 7)
@@ -351,13 +351,13 @@ def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch(monkeypat
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: scaling_fit.huber_fit(synthetic(4)),
-        lambda: scaling_fit.huber_fit([dataclasses.replace(r, parameters=1e9) for r in synthetic(8)]),
-        lambda: scaling_fit.huber_fit(synthetic(8), delta=0),
+        lambda: scaling_fit.fit(synthetic(4)),
+        lambda: scaling_fit.fit([dataclasses.replace(r, parameters=1e9) for r in synthetic(8)]),
+        lambda: scaling_fit.fit(synthetic(8), delta=0),
         lambda: scaling_fit.least_squares_fit(synthetic(8), intercept="fixed"),
         lambda: scaling_fit.grid_cells(synthetic(8), exponents=(0.1, -0.2)),
         lambda: scaling_fit.grid_cells([dataclasses.replace(r, loss=10 - r.loss) for r in synthetic(8)]),
-        lambda: scaling_fit.bootstrap(synthetic(8), scaling_fit.huber_fit(synthetic(8)), resamples=0),
+        lambda: scaling_fit.bootstrap(synthetic(8), scaling_fit.fit(synthetic(8)), resamples=0),
         lambda: scaling_fit.profile(scaling.training_runs("fit"), [0.0]),
         lambda: scaling.root_mean_square_error(LAW, []),
     ],

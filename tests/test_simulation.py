@@ -10,9 +10,8 @@ from serving_simpy import simulate
 
 from workloads.counts import flops, memory
 from workloads.counts.request_tokens import Request
-from workloads.facts.accelerators import accelerator
+from workloads.facts.accelerators import Accelerator, accelerator
 from workloads.facts.models import model
-from workloads.serving import step_seconds
 from workloads.serving.arrivals import Arrival, poisson_times
 from workloads.serving.calibration import calibrate, relative_errors
 from workloads.serving.replay import (
@@ -28,14 +27,20 @@ from workloads.serving.replay import (
 from workloads.serving.simulation import Engine, Run, Served, outstanding, p95_times, serve, serve_stepwise
 from workloads.serving.step_seconds import TICKS, StepTime, step_time
 from workloads.serving.traces import trace_lines
+from workloads.times.machine import Machine
 
 QWEN, CARD = model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation")
 ENGINE = Engine(**replay_settings())
-BOUND = step_time(QWEN, CARD)
+BOUND = step_time(QWEN, Machine(CARD))
 NAMES = ("uniform", "phased")
 LOADS = {name: replay_load(name) for name in NAMES}
 # one FLOP/s and one B/s: a token through the layers costs 1 s, everything else nothing
-COUNTING = StepTime(1, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+ONE_A_SECOND = Machine(Accelerator("made", 1, 1, {"bf16": 1}))
+COUNTING = StepTime(1, 0, 0, 0, 0, 0, ONE_A_SECOND)
+
+
+def reaching(mfu=1, mbu=1, form="sum"):
+    return step_time(QWEN, Machine(CARD, mfu=mfu, mbu=mbu), form)
 
 
 def load_of(*requests):
@@ -78,7 +83,7 @@ def test_preemptions_follow_from_shapes_and_blocks_without_any_fit(name, form):
 
 def test_one_factor_fitted_on_the_uniform_load_predicts_the_phased_one():
     fitted = calibrate(ENGINE, BOUND, [(LOADS["uniform"], measured_replay("uniform"))], factors=1)
-    assert fitted.mfu == fitted.mbu
+    assert fitted.machine.mfu == fitted.machine.mbu < 1
     for name, limit in (("uniform", 0.01), ("phased", 0.045)):
         run, measured = serve(LOADS[name], ENGINE, fitted), measured_replay(name)
         assert max(abs(e) for e in relative_errors(run, measured).values()) <= limit
@@ -88,7 +93,7 @@ def test_one_factor_fitted_on_the_uniform_load_predicts_the_phased_one():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_frozen_factors_meet_all_eight_measured_times(name):
-    run, measured = serve(LOADS[name], ENGINE, replace(BOUND, **replay_factors())), measured_replay(name)
+    run, measured = serve(LOADS[name], ENGINE, reaching(**replay_factors())), measured_replay(name)
     assert max(abs(e) for e in relative_errors(run, measured).values()) <= 0.02
     assert {"uniform": 52, "phased": 21}[name] <= run.preemptions <= {"uniform": 66, "phased": 27}[name]
 
@@ -103,7 +108,7 @@ def test_the_frozen_factors_lie_within_what_single_steps_of_the_log_show(name):
 def test_without_the_whole_sequence_check_preemptions_multiply():
     eager = replace(ENGINE, whole_sequence=False)
     for name in NAMES:
-        assert serve(LOADS[name], eager, replace(BOUND, **replay_factors())).preemptions > 10 * measured_replay(name).preemptions
+        assert serve(LOADS[name], eager, reaching(**replay_factors())).preemptions > 10 * measured_replay(name).preemptions
 
 
 # ---- a model of the same rules in SimPy ----------------------------------------------------------------------------------
@@ -111,7 +116,8 @@ def test_without_the_whole_sequence_check_preemptions_multiply():
 
 def agree_with_simpy(load, engine, cost):
     settings_of = {k: v for k, v in asdict(engine).items() if k != "max_length"}
-    jobs, steps = simulate([(a.time, a.request.new, a.request.output) for a in load], asdict(cost), **settings_of)
+    spec = vars(cost) | {rate: getattr(cost.machine, rate) for rate in ("peak", "bandwidth", "mfu", "mbu")}
+    jobs, steps = simulate([(a.time, a.request.new, a.request.output) for a in load], spec, **settings_of)
     run = serve(load, engine, cost)
     assert run.steps == steps
     assert [r.preemptions for r in run.requests] == [j.thrown_out for j in jobs]
@@ -122,7 +128,7 @@ def agree_with_simpy(load, engine, cost):
 @pytest.mark.parametrize("form", ["sum", "max"])
 @pytest.mark.parametrize("name", NAMES)
 def test_replays_equal_the_simpy_model(name, form):
-    agree_with_simpy(LOADS[name], ENGINE, replace(BOUND, form=form, **replay_factors()))
+    agree_with_simpy(LOADS[name], ENGINE, reaching(form=form, **replay_factors()))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -141,7 +147,7 @@ def test_random_loads_equal_the_simpy_model(seed):
     for time in sorted(draw.uniform(0, 3) for _ in range(30)):
         new = draw.randint(1, min(400, room - 1))
         load.append(Arrival(time, Request(new, draw.randint(1, min(300, room - new)))))
-    agree_with_simpy(load, engine, replace(BOUND, form=draw.choice(["sum", "max"]), mfu=draw.uniform(0.01, 1), mbu=draw.uniform(0.01, 1)))
+    agree_with_simpy(load, engine, reaching(draw.uniform(0.01, 1), draw.uniform(0.01, 1), draw.choice(["sum", "max"])))
 
 
 # ---- event-skipping against step by step ---------------------------------------------------------------------------------
@@ -165,7 +171,8 @@ def situations(draw):
         load.append(Arrival(time, Request(new, draw(st.integers(1, max(1, min(200, room - new + 1)))))))
     costs = [draw(st.floats(0, 10) | st.just(0.25)) for _ in range(6)]
     peak, bandwidth = draw(st.sampled_from([1.0, 64.0, 1000.0])), draw(st.sampled_from([1.0, 50.0]))
-    cost = StepTime(costs[0] + 1e-3, *costs[1:], peak, bandwidth, mfu=draw(st.floats(0.05, 1)), form=draw(st.sampled_from(["sum", "max"])))
+    machine = Machine(Accelerator("made", 1, bandwidth, {"bf16": peak}), mfu=draw(st.floats(0.05, 1)))
+    cost = StepTime(costs[0] + 1e-3, *costs[1:], machine, draw(st.sampled_from(["sum", "max"])))
     return load, engine, cost
 
 
@@ -182,9 +189,9 @@ def test_event_skipping_equals_step_by_step_to_the_last_digit(situation):
 
 @pytest.mark.parametrize("paid", range(6))
 def test_one_cost_above_nothing_is_enough_for_a_step(paid):
-    assert StepTime(*(int(place == paid) for place in range(6)), peak=1, bandwidth=1).span(1, 1, 1) > 0
+    assert StepTime(*(int(place == paid) for place in range(6)), ONE_A_SECOND).span(1, 1, 1) > 0
     with pytest.raises(ValueError, match="time of a step"):
-        StepTime(0, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+        StepTime(0, 0, 0, 0, 0, 0, ONE_A_SECOND)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -196,7 +203,7 @@ def test_one_cost_above_nothing_is_enough_for_a_step(paid):
     st.lists(st.integers(0, 1000), min_size=6, max_size=6),
 )
 def test_a_span_is_the_sum_of_its_steps(rows, context, steps, form, costs):
-    cost = StepTime(costs[0] + 1, *costs[1:], peak=10, bandwidth=7, form=form)
+    cost = StepTime(costs[0] + 1, *costs[1:], Machine(Accelerator("made", 1, 7, {"bf16": 10})), form)
     assert cost.span(rows, context, steps) == sum(cost.step(rows, rows, 0, 0, context + rows * j) for j in range(steps))
 
 
@@ -289,7 +296,7 @@ def test_quantiles_are_nearest_rank_over_requests():
 
 
 def test_half_the_rates_take_twice_the_time_of_a_step():
-    halved = replace(BOUND, mfu=0.5, mbu=0.5)
+    halved = reaching(mfu=0.5, mbu=0.5)
     assert halved.seconds(600, 30, 10**5, 600, 10**5) == pytest.approx(2 * BOUND.seconds(600, 30, 10**5, 600, 10**5), rel=1e-12)
 
 
@@ -299,13 +306,13 @@ def simulated_measurement(name, truth):
 
 
 def test_a_fit_of_one_factor_recovers_the_one_behind_a_simulated_measurement():
-    seen = simulated_measurement("phased", replace(BOUND, mfu=0.437, mbu=0.437))
+    seen = simulated_measurement("phased", reaching(mfu=0.437, mbu=0.437))
     fitted = calibrate(ENGINE, BOUND, [(LOADS["phased"], seen)], factors=1)
-    assert (fitted.mfu, fitted.mbu) == pytest.approx((0.437, 0.437), abs=0.002)
+    assert (fitted.machine.mfu, fitted.machine.mbu) == pytest.approx((0.437, 0.437), abs=0.002)
 
 
 def test_a_fit_of_two_factors_meets_a_simulated_measurement():
-    observations = [(LOADS[name], simulated_measurement(name, replace(BOUND, mfu=0.45, mbu=0.8))) for name in NAMES]
+    observations = [(LOADS[name], simulated_measurement(name, reaching(mfu=0.45, mbu=0.8))) for name in NAMES]
     fitted = calibrate(ENGINE, BOUND, observations)
     assert max(abs(e) for load, seen in observations for e in relative_errors(serve(load, ENGINE, fitted), seen).values()) < 0.015
 
@@ -314,7 +321,7 @@ def test_a_fit_of_two_factors_meets_a_simulated_measurement():
 
 
 def test_sixteen_times_the_output_costs_sixteen_times_the_steps_and_hardly_more_events():
-    fitted = replace(BOUND, **replay_factors())
+    fitted = reaching(**replay_factors())
     runs = [serve([Arrival(i / 8, Request(1024, output)) for i in range(480)], ENGINE, fitted) for output in (256, 4096)]
     assert runs[1].steps > 12 * runs[0].steps
     assert runs[1].events < 2 * runs[0].events
@@ -334,7 +341,7 @@ def test_events_grow_in_proportion_to_the_requests():
         draw = random.Random(1)
         times = poisson_times(1, 2 * count, seed=1)[:count]
         load = [Arrival(t, Request(draw.randint(100, 2000), draw.randint(50, 500))) for t in times]
-        events.append(serve(load, ENGINE, replace(BOUND, **replay_factors())).events)
+        events.append(serve(load, ENGINE, reaching(**replay_factors())).events)
     assert 8 < events[1] / events[0] < 12
 
 
@@ -382,9 +389,7 @@ def test_engine_settings_out_of_range_are_refused(wrong):
         Engine(**({"blocks": 10} | wrong))
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"mfu": 0}, {"mfu": 1.1}, {"mbu": -1}, {"peak": 0}, {"bandwidth": math.nan}, {"kv_bytes": -1}, {"form": "min"}]
-)
+@pytest.mark.parametrize("wrong", [{"head_flops": math.nan}, {"kv_bytes": -1}, {"form": "min"}])
 def test_step_times_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         replace(BOUND, **wrong)
@@ -392,13 +397,13 @@ def test_step_times_out_of_range_are_refused(wrong):
 
 def test_a_step_that_takes_no_time_is_refused():
     with pytest.raises(ValueError, match="time of a step"):
-        StepTime(0, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+        StepTime(0, 0, 0, 0, 0, 0, ONE_A_SECOND)
 
 
 @pytest.mark.parametrize("name", ["Qwen3-30B-A3B", "DeepSeek-V3"])
 def test_experts_and_latent_attention_have_no_step_time_here(name):
     with pytest.raises(ValueError, match=name):
-        step_time(model(name), CARD)
+        step_time(model(name), Machine(CARD))
 
 
 def test_unknown_replays_and_numbers_of_factors_are_refused():
@@ -430,13 +435,6 @@ def test_a_trace_holds_the_load_in_the_form_of_mooncake():
 def test_ticks_are_fine_enough_for_the_smallest_cost():
     cost = BOUND._ticks
     assert min(cost) / TICKS == pytest.approx(589_824 / 503.8e12, rel=1e-9)
-
-
-def test_sum_of_the_positive_part_of_a_line_against_adding_it_up():
-    for first in range(-7, 8):
-        for slope in range(-4, 5):
-            for steps in range(1, 9):
-                assert step_seconds._positive_part(first, slope, steps) == sum(max(0, first + slope * j) for j in range(steps))
 
 
 def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token():

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sympy
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from workloads import checks, numeric, units
@@ -54,6 +54,35 @@ def test_total_does_not_depend_on_the_order():
 def test_total_keeps_integers_exact_and_takes_symbols():
     assert numeric.total([2**70, 1]) == 2**70 + 1
     assert numeric.total([X, 1]) == X + 1
+
+
+@example(1, 3, 1.0, 0.0, 2.0, 5e-324)
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 20), st.integers(0, 40), *[st.floats(-50, 50)] * 4)
+def test_sum_of_larger_equals_a_loop(start, extra, a0, a1, b0, b1):
+    by_hand = math.fsum(max(a0 + a1 * t, b0 + b1 * t) for t in range(start, start + extra + 1))
+    assert numeric.sum_of_larger(start, start + extra, (a0, a1), (b0, b1)) == pytest.approx(by_hand, rel=1e-9, abs=1e-6)
+
+
+@given(st.integers(-20, 20), st.integers(-1, 40), *[st.integers(-(10**25), 10**25)] * 2, *[st.integers(-(10**23), 10**23)] * 2)
+def test_sums_of_lines_are_exact_in_integers(start, extra, a0, b0, a1, b1):
+    steps = range(start, start + extra + 1)
+    assert numeric.line_sum(start, start + extra, a0, a1) == sum(a0 + a1 * t for t in steps)
+    assert numeric.sum_of_larger(start, start + extra, (a0, a1), (b0, b1)) == sum(max(a0 + a1 * t, b0 + b1 * t) for t in steps)
+
+
+def test_the_positive_part_of_a_line_against_adding_it_up():
+    for first in range(-7, 8):
+        for slope in range(-4, 5):
+            for steps in range(9):
+                by_hand = sum(max(0, first + slope * j) for j in range(steps))
+                assert numeric.sum_of_larger(0, steps - 1, (first, slope), (0, 0)) == by_hand
+
+
+def test_bisection_ends_beside_the_root():
+    for square in (2, 3, 10):
+        root = numeric.bisect(lambda x: x * x - square, 1, 8)
+        assert root == pytest.approx(math.sqrt(square), rel=1e-15)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, -1, 0, "3", None, True, [1]])

@@ -202,12 +202,15 @@ def imported(text):
     return {name.split(".")[0] for name in names}, {library.module_of(name) for name in names} - {None}
 
 
+LOADERS = "library", "deferred"  # of `workloads.numeric`
+
+
 def _at_import(module):
-    """Dotted names that a module imports when it is imported, and packages that its functions load (see `workloads.numeric.library`)."""
+    """Dotted names that a module imports when it is imported, and packages that its functions load (see `LOADERS`)."""
     for node in library.tree(module).body:
         yield from library.named(node, module)
     for node in ast.walk(library.tree(module)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "library" and isinstance(node.args[0], ast.Constant):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in LOADERS and isinstance(node.args[0], ast.Constant):
             yield node.args[0].value
 
 

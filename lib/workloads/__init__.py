@@ -14,6 +14,7 @@ The names below are the front door. Behind it stand folders, one a layer, and im
     8190735360
 """
 
+from .costs.rent import dollars_per_million
 from .counts.layout import Layout
 from .counts.memory import kv_bytes, weight_bytes
 from .counts.parameter_counts import parameters
@@ -24,10 +25,18 @@ from .facts.formats import Formats
 from .facts.models import Model, model, models
 from .learning.rl.configuration import RLStep
 from .learning.rl.phases import rl_step
+from .learning.scaling import read_runs
+from .learning.scaling_fit import fit
+from .serving.fluid import decode_rate
+from .serving.queues import mg1_wait
+from .serving.simulation import Engine, serve
+from .serving.step_seconds import step_time
+from .serving.traces import read_trace
 from .times.machine import Machine, fits
 
 __all__ = [
     "Accelerator",
+    "Engine",
     "Formats",
     "Layout",
     "Machine",
@@ -38,13 +47,21 @@ __all__ = [
     "accelerator",
     "accelerators",
     "decode",
+    "decode_rate",
+    "dollars_per_million",
+    "fit",
     "fits",
     "kv_bytes",
+    "mg1_wait",
     "model",
     "models",
     "parameters",
     "prefill",
+    "read_runs",
+    "read_trace",
     "rl_step",
+    "serve",
+    "step_time",
     "training_step",
     "weight_bytes",
 ]

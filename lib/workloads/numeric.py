@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -163,11 +163,73 @@ def total(values: Iterable[Number]) -> Number:
     return sum(values)
 
 
+def line_sum(start: Number, stop: Number, level: Number, slope: Number) -> Number:
+    """Sum of level + slope t over t = start .. stop: exact for integers.
+
+    Args:
+        start: first t.
+        stop: last t; start - 1 for an empty sum.
+        level: at t = 0.
+        slope: from one t to the next.
+
+    Example:
+        >>> line_sum(1, 4, 10, 2), line_sum(1, 4, 10, 0.5)
+        (60, 45.0)
+    """
+    if all(isinstance(v, int) for v in (start, stop, level, slope)):
+        return (stop - start + 1) * level + slope * ((stop - start + 1) * (start + stop) // 2)
+    return (stop - start + 1) * (level + slope * (start + stop) / 2)
+
+
+def sum_of_larger(start: Number, stop: Number, a: Sequence[Number], b: Sequence[Number]) -> Number:
+    """Sum over t = start .. stop of the larger of two straight lines a and b, each (level, slope): max(a0 + a1 t, b0 +
+    b1 t). Exact for integers.
+
+    The lines cross once at most, so a lies above b in one run at one end; what it adds there goes on top of the sum of
+    b.
+
+    Args:
+        start: first t, a whole number.
+        stop: last t, a whole number.
+        a: (level, slope) of a line.
+        b: (level, slope) of the other.
+
+    Example:
+        >>> sum_of_larger(1, 4, (0, 2), (5, 0)) == max(2, 5) + max(4, 5) + max(6, 5) + max(8, 5)
+        True
+    """
+    level, slope = a[0] - b[0], a[1] - b[1]
+    exact = isinstance(level, int) and isinstance(slope, int)
+    # in floats it may be infinite: cut to the range first
+    crossing = -level // (slope or 1) if exact else -level / where(slope == 0, 1, slope)
+    turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)
+    before, after = line_sum(start, turn, level, slope), line_sum(turn + 1, stop, level, slope)
+    return line_sum(start, stop, *b) + maximum(before, 0) + maximum(after, 0)
+
+
+def bisect(rising: Callable[[float], float], low: float, high: float) -> float:
+    """Where a rising function crosses 0, to the last bit.
+
+    Args:
+        rising: of one number.
+        low: below the crossing.
+        high: above the crossing.
+
+    Example:
+        >>> bisect(lambda x: x * x - 2, 1, 2)
+        1.414213562373095
+    """
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return middle
+
+
 def library(name: str, extra: str) -> Number:
     """Another library, loaded when a formula needs it.
 
     Args:
-        name: as the table writes it.
+        name: of the module, as an import statement writes it.
+        extra: what `pip install "workloads[extra]"` brings it with.
 
     Raises:
         ModuleNotFoundError: that says how to install it.
@@ -180,3 +242,22 @@ def library(name: str, extra: str) -> Number:
         return importlib.import_module(name)
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(f"{missing.name} is needed here: pip install 'workloads[{extra}]'", name=missing.name) from missing
+
+
+def deferred(name: str, extra: str) -> Number:
+    """A `library` that is loaded with the first of its names that is used, so that a module can name it at its top.
+
+    Args:
+        name: of the module, as an import statement writes it.
+        extra: what `pip install "workloads[extra]"` brings it with.
+
+    Example:
+        >>> deferred("math", "none").floor(2.5)
+        2
+    """
+
+    class Deferred:
+        def __getattr__(self, attribute):
+            return getattr(library(name, extra), attribute)
+
+    return Deferred()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from .checks import formula
 from .numeric import Number
 
 # What a number means, for signatures: plain numbers, arrays and symbols all pass
@@ -36,6 +37,7 @@ _SMALL = ((1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+@formula
 def number(value: Number | str | None, digits: Count = 4) -> str:
     """Text of a number: significant digits, thousands separators, a power of ten beyond 10**13 or below 10**-6.
 
@@ -64,6 +66,7 @@ def number(value: Number | str | None, digits: Count = 4) -> str:
     return f"{float(f'{mantissa}e{exponent}'):,.{max(0, digits - 1 - int(exponent))}f}".replace("-", "−")
 
 
+@formula
 def quantity(value: Number, unit: str, digits: Count = 4) -> str:
     """Text of a value with its unit, in the prefix that suits its size.
 
@@ -94,6 +97,7 @@ def quantity(value: Number, unit: str, digits: Count = 4) -> str:
     return f"{number(value, digits)} {unit}".strip()
 
 
+@formula
 def binary(value: Bytes, digits: Count = 4) -> str:
     """Text of a number of bytes in KiB, MiB, GiB or TiB.
 

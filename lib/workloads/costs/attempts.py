@@ -6,6 +6,7 @@ A cost may be dollars, tokens, seconds or GPU-seconds: whatever unit goes in com
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count, islice
 
 from .. import checks
 from ..numeric import Number, total
@@ -200,10 +201,16 @@ def all_fail(success: Share, attempts: Count, correlation: Share = 0) -> Share:
     """
     miss = 1 - checks.fraction(success, "success", zero=True)
     rho = checks.fraction(correlation, "correlation", zero=True)
-    chance = miss if checks.whole(attempts, "attempts") else miss**0
-    for j in range(1, int(attempts)):
+    return next(islice(_all_fail_chances(miss, rho), checks.whole(attempts, "attempts", most=checks.MANY), None))
+
+
+def _all_fail_chances(miss, rho):
+    """The chances that the first 0, 1, 2, ... attempts all fail."""
+    chance = miss
+    yield miss**0
+    for j in count(1):
+        yield chance
         chance = chance * (miss * (1 - rho) + j * rho) / ((1 - rho) + j * rho)
-    return chance
 
 
 @checks.formula
@@ -253,8 +260,8 @@ def attempts_used(success: Share, limit: Count, correlation: Share = 0) -> Numbe
         >>> attempts_used(0.5, 3)
         1.75
     """
-    checks.whole(limit, "limit", "attempts", least=1)
-    return total(all_fail(success, j, correlation) for j in range(int(limit)))
+    limit, miss = checks.whole(limit, "limit", "attempts", least=1, most=checks.MANY), 1 - checks.fraction(success, "success", zero=True)
+    return total(islice(_all_fail_chances(miss, checks.fraction(correlation, "correlation", zero=True)), limit))
 
 
 @checks.formula
@@ -284,7 +291,11 @@ def stopped_cost_per_success(cost: Number, success: Share, limit: Count, correla
         (2.0, 2.7273)
     """
     checks.fraction(success, "success")
-    return checks.nonnegative(cost, "cost") * attempts_used(success, limit, correlation) / solved_within(success, limit, correlation)
+    return (
+        checks.nonnegative(cost, "cost")
+        * attempts_used(success, limit, correlation)
+        / solved_within(success, limit, correlation)
+    )
 
 
 @checks.formula
@@ -314,7 +325,7 @@ def parallel_cost_per_success(cost: Number, success: Share, width: Count, correl
         2.6666666666666665
     """
     checks.fraction(success, "success")
-    checks.whole(width, "width", "attempts", least=1)
+    width = checks.whole(width, "width", "attempts", least=1)
     return checks.nonnegative(cost, "cost") * width / solved_within(success, width, correlation)
 
 

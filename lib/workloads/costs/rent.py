@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .. import checks
 from ..checks import formula, nonnegative, positive, whole
+from ..times.machine import Machine
 from ..units import HOUR, Count, Dollars, FlopsPerSecond, Seconds, Tokens
 
 
@@ -73,20 +73,27 @@ def equivalent_device_seconds(device_seconds: Seconds, peak: FlopsPerSecond, ref
     return nonnegative(device_seconds, "device_seconds", "s") * peak / reference_peak
 
 
-@checks.formula
-def dollars_per_million(gpu_seconds: Seconds, tokens: Tokens, dollars_per_gpu_hour: Dollars) -> Dollars:
-    """Cost of a million tokens ($/Mtoken) when so many tokens take so many GPU-seconds at an hourly price.
+@formula
+def dollars_per_million(machine: Machine, seconds: Seconds, tokens: Tokens) -> Dollars:
+    """Cost of a million tokens ($/Mtoken) when so many tokens take a rented machine so long.
 
     Equation:
-        `rental_dollars` / tokens x 10^6.
+        `rental_dollars` of count x seconds / tokens x 10^6.
 
     Args:
-        gpu_seconds: in GPU-s.
-        tokens: how many.
-        dollars_per_gpu_hour: in $/GPU-h.
+        machine: a Machine whose `dollars_per_gpu_hour` is known.
+        seconds: that it is occupied (s).
+        tokens: done in that time, those of all sequences together.
+
+    Raises:
+        ValueError: for a machine without a price.
 
     Example:
-        >>> dollars_per_million(3600, 10**6, 2)
+        >>> from workloads.facts.accelerators import accelerator
+        >>> dollars_per_million(Machine(accelerator("H100 SXM"), 4, dollars_per_gpu_hour=2), 900, 10**6)
         2.0
     """
-    return rental_dollars(gpu_seconds, dollars_per_gpu_hour) * 10**6 / checks.positive(tokens, "tokens")
+    if machine.dollars_per_gpu_hour is None:
+        raise ValueError("dollars_per_gpu_hour ($/GPU-h) of machine must be a number, got None")
+    gpu_seconds = machine.count * nonnegative(seconds, "seconds", "s")
+    return rental_dollars(gpu_seconds, machine.dollars_per_gpu_hour) * 10**6 / positive(tokens, "tokens")

@@ -103,23 +103,9 @@ class Operation:
             checks.one_of(name, f"saves of {self.name!r}", (*self.reads, self.name))
 
 
-@checks.formula
-def needs_gradient(graph: Sequence[Operation]) -> set[str]:
+def _needs_gradient(graph):
     """Names of the operations whose outputs need a gradient: those with a trained weight of their own or anywhere
     before them.
-
-    Args:
-        graph: Operations in forward order; every output reaches the loss.
-
-    Raises:
-        ValueError: for an empty graph, a name used twice, or a read that no earlier operation provides.
-
-    Example:
-        >>> frozen, adapter = Weight("W1", 4, trained=False), Weight("W2", 4)
-        >>> sorted(
-        ...     needs_gradient([Operation("x"), Operation("a", ("x",), frozen, 8), Operation("b", ("a",), adapter, 8)])
-        ... )
-        ['b']
     """
     seen, found = set(), set()
     for op in graph:
@@ -159,12 +145,15 @@ def backward(graph: Sequence[Operation]) -> tuple[BackwardStep, ...]:
     Returns:
         Tuple of `BackwardStep`.
 
+    Raises:
+        ValueError: for an empty graph, a name used twice, or a read that no earlier operation provides.
+
     Example:
         >>> w = Weight("W", 77)
         >>> backward([Operation("x", elements=35), Operation("y", ("x",), w, flops=770)])
         (BackwardStep(name='y', input_gradients=(), weight_gradient=True, flops=770, needs=('x',)),)
     """
-    graded = needs_gradient(graph)
+    graded = _needs_gradient(graph)
     return tuple(_step(op, graded) for op in reversed(graph) if op.name in graded)
 
 
@@ -292,5 +281,8 @@ def elements_held(kept: Sequence[Kept], event: Count) -> Count:
         >>> elements_held([Kept("x", "output", 0, 2, 35), Kept("y", "output", 1, 1, 55)], 1)
         90
     """
-    checks.whole(event, "event")
+    event = checks.whole(event, "event")
+    for k in kept:
+        checks.whole(k.start, f"start of {k.name!r}"), checks.whole(k.end, f"end of {k.name!r}")
+        checks.nonnegative(k.elements, f"elements of {k.name!r}")
     return sum(k.elements for k in kept if k.start <= event <= k.end)

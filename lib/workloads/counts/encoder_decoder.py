@@ -6,13 +6,52 @@ on the last ``window`` tokens of the prompt alone, to rebuild its own sliding-wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .. import checks
 from ..numeric import minimum
 from ..units import Count, FlopCount, Tokens
 from .flops import pairs
+
+
+@dataclass(frozen=True)
+class CedBody:
+    """What every layer of a CED transformer has: attention over a window, parallel residual streams, experts."""
+
+    heads: int
+    head_dim: int
+    query_rank: int
+    kv_width: int
+    output_groups: int  # output projection: groups of (heads * head_dim / groups) -> output_rank, then all -> hidden
+    output_rank: int
+    streams: int  # parallel residual streams, mixed before and after each of two sublayers
+    mixing_outputs: int
+    experts: int
+    expert_ffn: int
+    experts_per_token: int  # routed and shared together
+
+    def __post_init__(self):
+        checks.keep(self, checks.whole, "", *vars(self), least=1)
+
+
+@dataclass(frozen=True)
+class CedMemory:
+    """What lies beyond the window: compressed entries with the indexer that picks them, and looked-up engrams."""
+
+    index_heads: int
+    index_width: int
+    compressor_layers: int  # encoder layers that compress two tokens into one entry
+    compressed_layers: int  # encoder layers that attend to the compressed entries
+    entries_read: int  # compressed entries that one query attends to at most
+    decoder_index_layers: int
+    index_scope: int  # positions that all decoder index layers but the first score at most
+    engrams: int
+    engram_in: int
+    engram_out: int
+
+    def __post_init__(self):
+        checks.keep(self, checks.whole, "", *vars(self), least=1)
 
 
 @dataclass(frozen=True)
@@ -24,31 +63,31 @@ class CedShape:
     decoder_layers: int
     window: int  # tokens of sliding-window attention, and of the prompt's end that the decoder sees
     hidden: int
-    heads: int
-    head_dim: int
-    query_rank: int
-    kv_width: int
-    streams: int  # parallel residual streams, mixed before and after each of two sublayers
-    mixing_outputs: int
-    output_groups: int  # output projection: groups of (heads * head_dim / groups) -> output_rank, then all -> hidden
-    output_rank: int
-    experts: int
-    expert_ffn: int
-    experts_per_token: int  # routed and shared together
-    index_heads: int
-    index_width: int
-    compressor_layers: int  # encoder layers that compress two tokens into one entry
-    compressed_layers: int  # encoder layers that attend to the compressed entries
-    entries_read: int  # compressed entries that one query attends to at most
-    engrams: int
-    engram_in: int
-    engram_out: int
-    decoder_index_layers: int
-    index_scope: int  # positions that all decoder index layers but the first score at most
     vocab: int
+    body: CedBody
+    memory: CedMemory
 
     def __post_init__(self):
-        checks.keep(self, checks.whole, "", *(size.name for size in fields(self)[1:]), least=1)
+        checks.keep(self, checks.whole, "", "encoder_layers", "decoder_layers", "window", "hidden", "vocab", least=1)
+
+    def token_layers(self, tokens: Tokens) -> Count:
+        """Layers passed, summed over the input tokens (token-layers).
+
+        Equation:
+            L_enc P + L_dec min(P, window); every token in all layers would be (L_enc + L_dec) P.
+
+        Args:
+            tokens: P.
+
+        Source:
+            DeepSeek V4.1 report.
+
+        Example:
+            >>> DEEPSEEK_V41_FLASH.token_layers(8192), DEEPSEEK_V41_FLASH.token_layers(100)
+            (166400, 4000)
+        """
+        checks.nonnegative(tokens, "tokens")
+        return self.encoder_layers * tokens + self.decoder_layers * minimum(tokens, self.window)
 
 
 DEEPSEEK_V41_FLASH = CedShape(
@@ -57,28 +96,9 @@ DEEPSEEK_V41_FLASH = CedShape(
     decoder_layers=20,
     window=128,
     hidden=5120,
-    heads=64,
-    head_dim=512,
-    query_rank=1280,
-    kv_width=512,
-    streams=4,
-    mixing_outputs=24,
-    output_groups=8,
-    output_rank=1024,
-    experts=384,
-    expert_ffn=2304,
-    experts_per_token=7,
-    index_heads=32,
-    index_width=128,
-    compressor_layers=3,
-    compressed_layers=18,
-    entries_read=512,
-    engrams=2,
-    engram_in=6144,
-    engram_out=25600,
-    decoder_index_layers=5,
-    index_scope=16384,
     vocab=129280,
+    body=CedBody(64, 512, 1280, 512, 8, 1024, 4, 24, 384, 2304, 7),
+    memory=CedMemory(32, 128, 3, 18, 512, 5, 16384, 2, 6144, 25600),
 )
 
 
@@ -96,117 +116,53 @@ class CedPrefill(NamedTuple):
         return self.encoder + self.shared_kv + self.decoder + self.head
 
 
-@checks.formula
-def full_token_layers(shape: CedShape, tokens: Tokens) -> Count:
-    """Layers passed, summed over the input tokens, when every token takes all layers (token-layers).
-
-    Equation:
-        (L_enc + L_dec) P.
-
-    Args:
-        shape: a CedShape.
-        tokens: P.
-
-    Example:
-        >>> full_token_layers(DEEPSEEK_V41_FLASH, 8192)
-        327680
-    """
-    return (shape.encoder_layers + shape.decoder_layers) * checks.nonnegative(tokens, "tokens")
-
-
-@checks.formula
-def ced_token_layers(shape: CedShape, tokens: Tokens) -> Count:
-    """Layers passed, summed over the input tokens, on the CED path (token-layers).
-
-    Equation:
-        L_enc P + L_dec min(P, window).
-
-    Args:
-        shape: a CedShape.
-        tokens: P.
-
-    Source:
-        DeepSeek V4.1 report.
-
-    Example:
-        >>> ced_token_layers(DEEPSEEK_V41_FLASH, 8192), ced_token_layers(DEEPSEEK_V41_FLASH, 100)
-        (166400, 4000)
-    """
-    checks.nonnegative(tokens, "tokens")
-    return shape.encoder_layers * tokens + shape.decoder_layers * minimum(tokens, shape.window)
-
-
-@checks.formula
-def clipped_pairs(tokens: Tokens, limit: Count) -> Count:
-    """Pairs (count) of causal queries that look back over at most so many positions.
-
-    Equation:
-        sum of min(t, limit) over t = 1..tokens.
-
-    Args:
-        tokens: P.
-        limit: positions.
-
-    Example:
-        >>> clipped_pairs(5, 3)
-        12
-    """
-    short = minimum(checks.whole(tokens, "tokens"), checks.whole(limit, "limit", "positions"))
+def _clipped_pairs(tokens, limit):
+    """Pairs (count) of causal queries that look back over at most so many positions."""
+    short = minimum(tokens, limit)
     return pairs(short) + (tokens - short) * limit
 
 
-@checks.formula
-def clipped_half_pairs(tokens: Tokens, limit: Count) -> Count:
-    """Pairs (count) of causal queries with entries of two tokens each, over at most so many entries.
-
-    Equation:
-        sum of min(floor(t/2), limit) over t = 1..tokens.
-
-    Args:
-        tokens: P.
-        limit: entries.
-
-    Example:
-        >>> clipped_half_pairs(5, 9), clipped_half_pairs(5, 1)
-        (6, 4)
-    """
-    short = minimum(checks.whole(tokens, "tokens"), 2 * checks.whole(limit, "limit", "entries") + 1)
+def _clipped_half_pairs(tokens, limit):
+    """Pairs (count) of causal queries with entries of two tokens each, over at most so many entries."""
+    short = minimum(tokens, 2 * limit + 1)
     return short**2 // 4 + (tokens - short) * limit
 
 
-def _body(s):
+def _of_body(s):
     """FLOPs of one layer for one token: projections, stream mixing, router and experts; no attention pairs."""
-    mixing = 2 * s.streams * s.hidden * s.mixing_outputs
-    query = s.hidden * s.query_rank + s.query_rank * s.heads * s.head_dim
-    output = s.heads * s.head_dim * s.output_rank + s.output_groups * s.output_rank * s.hidden
-    experts = s.hidden * s.experts + s.experts_per_token * 3 * s.hidden * s.expert_ffn
-    return 2 * (mixing + query + s.hidden * s.kv_width + output + experts)
+    b = s.body
+    mixing = 2 * b.streams * s.hidden * b.mixing_outputs
+    query = s.hidden * b.query_rank + b.query_rank * b.heads * b.head_dim
+    output = b.heads * b.head_dim * b.output_rank + b.output_groups * b.output_rank * s.hidden
+    experts = s.hidden * b.experts + b.experts_per_token * 3 * s.hidden * b.expert_ffn
+    return 2 * (mixing + query + s.hidden * b.kv_width + output + experts)
 
 
 def _index_query(s):
     """FLOPs of the indexer's query and head weights for one token in one layer."""
-    return 2 * (s.query_rank * s.index_heads * s.index_width + s.hidden * s.index_heads)
+    return 2 * (s.body.query_rank * s.memory.index_heads * s.memory.index_width + s.hidden * s.memory.index_heads)
 
 
 def _encoder(s, p):
     """FLOPs of the encoder over p tokens: layers, engrams, compressors, pairs read, pairs that the indexer scores."""
-    compressor = 2 * s.hidden * s.kv_width * 2 * p + 2 * s.kv_width * s.index_width * (p // 2) + _index_query(s) * p
-    read = s.encoder_layers * clipped_pairs(p, s.window) + s.compressed_layers * clipped_half_pairs(p, s.entries_read)
-    index = s.compressor_layers * 2 * s.index_heads * s.index_width * (p**2 // 4)
-    fixed = s.encoder_layers * _body(s) * p + s.engrams * 2 * s.engram_in * s.engram_out * p + s.compressor_layers * compressor
-    return fixed + 4 * s.heads * s.head_dim * read + index
+    b, m = s.body, s.memory
+    compressor = 2 * s.hidden * b.kv_width * 2 * p + 2 * b.kv_width * m.index_width * (p // 2) + _index_query(s) * p
+    read = s.encoder_layers * _clipped_pairs(p, s.window) + m.compressed_layers * _clipped_half_pairs(p, m.entries_read)
+    index = m.compressor_layers * 2 * m.index_heads * m.index_width * (p**2 // 4)
+    fixed = s.encoder_layers * _of_body(s) * p + m.engrams * 2 * m.engram_in * m.engram_out * p + m.compressor_layers * compressor
+    return fixed + 4 * b.heads * b.head_dim * read + index
 
 
 def _decoder(s, p):
     """FLOPs of the decoder over the last tokens of p: layers, pairs in the window and far entries read, pairs that the
     indexer scores.
     """
-    m = minimum(p, s.window)
-    far = clipped_pairs(p, s.entries_read) - clipped_pairs(p - m, s.entries_read)
-    scoped = clipped_pairs(p, s.index_scope) - clipped_pairs(p - m, s.index_scope)
-    index = 2 * s.index_heads * s.index_width * (pairs(m, p - m) + (s.decoder_index_layers - 1) * scoped)
-    attention = 4 * s.heads * s.head_dim * s.decoder_layers * (pairs(m) + far)
-    return s.decoder_layers * _body(s) * m + s.decoder_index_layers * _index_query(s) * m + attention + index
+    m, last = s.memory, minimum(p, s.window)
+    far = _clipped_pairs(p, m.entries_read) - _clipped_pairs(p - last, m.entries_read)
+    scoped = _clipped_pairs(p, m.index_scope) - _clipped_pairs(p - last, m.index_scope)
+    index = 2 * m.index_heads * m.index_width * (pairs(last, p - last) + (m.decoder_index_layers - 1) * scoped)
+    attention = 4 * s.body.heads * s.body.head_dim * s.decoder_layers * (pairs(last) + far)
+    return s.decoder_layers * _of_body(s) * last + m.decoder_index_layers * _index_query(s) * last + attention + index
 
 
 @checks.formula
@@ -238,5 +194,5 @@ def ced_prefill_flops(shape: CedShape, tokens: Tokens, scored: Count = 1) -> Ced
     """
     checks.whole(tokens, "tokens", least=1)
     checks.whole(scored, "scored", "positions", least=1)
-    shared = 2 * shape.hidden * shape.kv_width * tokens + 2 * shape.kv_width * shape.index_width * tokens
+    shared = 2 * shape.body.kv_width * (shape.hidden + shape.memory.index_width) * tokens
     return CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocab * scored)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import mul
 
 from ..checks import flag, formula, fraction, nonnegative, positive, whole
@@ -32,13 +33,15 @@ def weight_bytes(model: Model, bytes_per_parameter: Bytes = 2) -> Bytes:
 
 
 @formula
-def idle_experts(share: Share, tokens: Tokens) -> Share:
-    """Share of the routed experts that no token of a step picks, on average.
+def weights_picked(weights: Number, experts: Number, share: Share, tokens: Tokens) -> Number:
+    """Weights that the tokens of a step meet: all but the routed experts that no token picks, on average.
 
     Equation:
-        (1 - share)^tokens.
+        weights - experts (1 - share)^tokens.
 
     Args:
+        weights: all that a step can meet, experts included (count or B).
+        experts: of them in routed experts (in the same unit).
         share: of the experts that one token uses, in (0, 1].
         tokens: in the step.
 
@@ -46,10 +49,13 @@ def idle_experts(share: Share, tokens: Tokens) -> Share:
         Every expert is equally likely and tokens choose independently.
 
     Example:
-        >>> round(idle_experts(8 / 128, 64), 4)
-        0.0161
+        >>> round(weights_picked(100, 80, 8 / 128, 64), 2)
+        98.71
     """
-    return (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
+    nonnegative(positive(weights, "weights") - nonnegative(experts, "experts"), "weights - experts")
+    rest = 1 - fraction(share, "share")
+    left = (float(rest) if isinstance(rest, Fraction) else rest) ** nonnegative(tokens, "tokens")  # exact, it would hardly end
+    return weights - experts * left
 
 
 @formula
@@ -79,8 +85,9 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
             if w.part == "experts":
                 share = w.used / w.copies
                 routed[share] = routed.get(share, 0) + layers * w.parameters
-    idle = sum(weights * idle_experts(share, batch) for share, weights in routed.items())
-    read = count.total - (0 if model.tied else count.embedding) - idle
+    read = count.total - (0 if model.tied else count.embedding)
+    for share, experts in routed.items():
+        read = weights_picked(read, experts, share, batch)
     return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
 
 

@@ -30,6 +30,36 @@ class ExpertLayers:
         if self.active_experts > self.experts:
             raise ValueError(f"active_experts must be at most experts ({self.experts}), got {self.active_experts!r}")
 
+    def _in_experts(self, experts):
+        """Parameters of so many experts in every layer: three projections each."""
+        return 3 * self.layers * self.hidden * self.expert_ffn * experts
+
+    @property
+    def training_flops(self) -> FlopCount:
+        """FLOPs of the experts' products for one training token (FLOP/token).
+
+        Equation:
+            18 n_L h f (k_routed + k_shared): the 6N rule for the three projections of the experts that a token uses.
+
+        Assumptions:
+            Attention, router, further prediction heads, optimizer and recomputation are left out.
+
+        Example:
+            >>> expert_layers("DeepSeek V4-Flash").training_flops
+            45449478144
+        """
+        return rule_6n(self._in_experts(self.active_experts + self.shared_experts), tokens=1)
+
+    @property
+    def router_training_flops(self) -> FlopCount:
+        """FLOPs of the routers' products for one training token (FLOP/token): 6 n_L h experts."""
+        return rule_6n(self.layers * self.hidden * self.experts, tokens=1)
+
+    @property
+    def parameters(self) -> Count:
+        """Parameters of all routed experts (count): 3 n_L h f experts."""
+        return self._in_experts(self.experts)
+
 
 @formula
 def expert_layers(name: str) -> ExpertLayers:
@@ -48,65 +78,3 @@ def expert_layers(name: str) -> ExpertLayers:
     rows = {row["model"]: row for row in table("expert_layers")}
     row = rows[one_of(name, "name", tuple(rows))]
     return ExpertLayers(name, **{size.name: int(row[size.name]) for size in fields(ExpertLayers)[1:]})
-
-
-def _in_experts(shape, experts):
-    """Parameters of so many experts in every layer: three projections each."""
-    return 3 * shape.layers * shape.hidden * shape.expert_ffn * experts
-
-
-@formula
-def expert_training_flops(shape: ExpertLayers) -> FlopCount:
-    """FLOPs of the experts' products for one training token (FLOP/token).
-
-    Equation:
-        18 n_L h f (k_routed + k_shared): the 6N rule for the three projections of the experts that a token uses.
-
-    Args:
-        shape: ExpertLayers.
-
-    Assumptions:
-        Attention, router, further prediction heads, optimizer and recomputation are left out.
-
-    Source:
-        deepseek2026v4 for the shape.
-
-    Example:
-        >>> expert_training_flops(expert_layers("DeepSeek V4-Flash"))
-        45449478144
-    """
-    return rule_6n(_in_experts(shape, shape.active_experts + shape.shared_experts), tokens=1)
-
-
-@formula
-def router_training_flops(shape: ExpertLayers) -> FlopCount:
-    """FLOPs of the routers' products for one training token (FLOP/token).
-
-    Equation:
-        6 n_L h experts.
-
-    Args:
-        shape: ExpertLayers.
-
-    Example:
-        >>> router_training_flops(expert_layers("DeepSeek V4-Flash"))
-        270532608
-    """
-    return rule_6n(shape.layers * shape.hidden * shape.experts, tokens=1)
-
-
-@formula
-def routed_parameters(shape: ExpertLayers) -> Count:
-    """Parameters of all routed experts (count).
-
-    Equation:
-        3 n_L h f experts.
-
-    Args:
-        shape: ExpertLayers.
-
-    Example:
-        >>> routed_parameters(expert_layers("DeepSeek V4-Flash"))
-        277025390592
-    """
-    return _in_experts(shape, shape.experts)

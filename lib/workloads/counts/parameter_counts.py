@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..checks import formula, one_of
-from ..facts.models import Attention, Experts, Gated, LatentAttention, Layer, Model, with_attention
+from ..facts.models import Attention, Experts, Gated, LatentAttention, Model
 from ..numeric import Number
 from ..units import Count
 
@@ -115,27 +115,10 @@ def _gated_matrices(part, hidden, width, copies=1, used=1):
 KINDS = {Attention: _attention, LatentAttention: _latent_attention, Gated: _gated, Experts: _experts}
 
 
-def layer_counts(layer: Layer, hidden: Count) -> tuple[PartCounts, PartCounts]:
-    """What one layer counts: its mixer and its feed-forward part.
-
-    Args:
-        layer: a Layer.
-        hidden: width of a position.
-
-    Raises:
-        ValueError: for a kind of part that has no counts here.
-
-    Example:
-        >>> layer_counts(Layer(Attention(heads=4, kv_heads=1, head_dim=2), Gated(ffn=5)), 6)[0].cached
-        4
-    """
-    return tuple(KINDS[_known(part)](part, hidden) for part in (layer.mixer, layer.ffn))
-
-
-def _known(part):
+def _counted(part, hidden):
     if type(part) not in KINDS:
         raise ValueError(f"part of a layer must be one of {', '.join(kind.__name__ for kind in KINDS)}, got {part!r}")
-    return type(part)
+    return KINDS[type(part)](part, hidden)
 
 
 @lru_cache(maxsize=256)
@@ -145,13 +128,17 @@ def stack_counts(model: Model) -> tuple[tuple[Count, PartCounts, PartCounts], ..
     Args:
         model: a Model.
 
+    Raises:
+        ValueError: for a kind of part that has no counts here, or a RecurrentModel.
+
     Example:
         >>> from workloads.facts.models import model
         >>> [(count, mixer.cached) for count, mixer, ffn in stack_counts(model("DeepSeek-V3"))]
         [(3, 576), (58, 576)]
     """
-    m = with_attention(model)
-    return tuple((count, *layer_counts(layer, m.hidden)) for count, layer in m.stack)
+    if not isinstance(model, Model):
+        raise ValueError(f"model must be a Model with attention, got {model!r}")
+    return tuple((count, *(_counted(part, model.hidden) for part in (layer.mixer, layer.ffn))) for count, layer in model.stack)
 
 
 @lru_cache(maxsize=256)
@@ -173,7 +160,7 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
         >>> [(w.name, w.inputs, w.outputs) for w in matrices(model("Qwen3-8B"))][1:3]
         [('query', 4096, 4096), ('key', 4096, 1024)]
     """
-    m, found = with_attention(model), {}
+    m, found = model, {}
     for count, w in ((count, w) for count, *parts in stack_counts(m) for part in parts for w in part.matrices):
         key = (w.part, w.name, w.inputs, w.outputs)
         copies, used = found.get(key, (0, 0))

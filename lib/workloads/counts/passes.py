@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import formula, keep, nonnegative, positive
+from ..checks import formula, nonnegative, positive
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
+from ..numeric import Number
 from ..units import Bytes, Count, FlopCount, FlopsPerByte, Tokens
 from . import flops, memory
 from .layout import SINGLE, Layout
@@ -26,8 +27,8 @@ class Pass:
     bytes: Bytes
 
     def __post_init__(self):
-        keep(self, nonnegative, "FLOP", "flops")
-        keep(self, nonnegative, "B", "bytes")
+        for name, unit in (("flops", "FLOP"), ("bytes", "B")):  # arrays too, for many batches or contexts at once
+            object.__setattr__(self, name, nonnegative(getattr(self, name), name, unit))
 
     def __add__(self, other):
         return Pass(self.flops + other.flops, self.bytes + other.bytes)
@@ -44,7 +45,9 @@ class Pass:
 
 
 @formula
-def prefill(model: Model, request: Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE) -> Pass:
+def prefill(
+    model: Model, request: Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE, head: Number = "last"
+) -> Pass:
     """The prefill of requests: new tokens computed, past ones read from the cache, one row of logits each.
 
     Args:
@@ -53,6 +56,7 @@ def prefill(model: Model, request: Request, batch: Count = 1, formats: Formats =
         batch: equal requests.
         formats: a `Formats`.
         layout: a `Layout` of tensor and data parallelism.
+        head: rows of logits: "last", "all", or a number (answers read off one pass).
 
     Returns:
         Pass: The bytes are a lower bound: weights and cache cross once, activations stay on the chips.
@@ -66,20 +70,23 @@ def prefill(model: Model, request: Request, batch: Count = 1, formats: Formats =
         request = Request(request, 1)
     copies, own, cached = _split(model, batch, layout)
     new, past = request.new, request.past
-    work = flops.forward(model, new, past, batch, head="last").total
+    work = flops.forward(model, new, past, batch, head=head).total
     weights = memory.prefill_bytes(model, new, past, own, formats.weight_bytes, formats.cache_bytes)
     extra = (cached - 1) * memory.kv_bytes(model, new + past, own, formats.cache_bytes)
     return Pass(work, copies * (weights + extra))
 
 
 @formula
-def decode(model: Model, context: Tokens, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE) -> Pass:
-    """One decode step: each sequence computes one token behind its context.
+def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE) -> Pass:
+    """One decode step: each sequence computes one token behind its context. Of a Request: all its decode steps together.
+
+    Equation:
+        of a Request G - 1 steps at its mean context, exactly: FLOPs and bytes are linear in the context.
 
     Args:
         model: a Model.
-        context: tokens of each sequence cached before the step (a mean will do).
-        batch: sequences over all copies.
+        context: tokens of each sequence cached before the step (a mean will do), or a Request.
+        batch: sequences over all copies, which decode together.
         formats: a `Formats`.
         layout: a `Layout` of tensor and data parallelism.
 
@@ -90,7 +97,12 @@ def decode(model: Model, context: Tokens, batch: Count = 1, formats: Formats = B
         >>> from workloads.facts.models import model
         >>> decode(model("Qwen3-8B"), 2742, 64).bytes
         41023531008
+        >>> decode(model("Qwen3-8B"), Request(new=1929, output=2)) == decode(model("Qwen3-8B"), 1929)
+        True
     """
+    if isinstance(context, Request):
+        steps = context.output - 1
+        return steps * decode(model, context.past + context.new + (steps - 1) / 2, batch, formats, layout)
     copies, own, cached = _split(model, batch, layout)
     moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
     cache = cached * (moved.kv_read + moved.kv_written)
@@ -126,4 +138,5 @@ def training_step(model: Model, tokens: Tokens, batch: Count = 1, formats: Forma
 def _split(model, batch, layout):
     """Copies of the weights, sequences of each, and how often a copy's cards store a sequence's cache."""
     copies = layout.only("tensor", "data").data
+    batch = positive(batch, "batch", "sequences")
     return copies, batch if copies == 1 else batch / copies, layout.kv_copies(model)

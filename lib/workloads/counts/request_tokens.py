@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..checks import flag, formula, keep, positive, some, whole
-from ..numeric import total
+from ..checks import MANY, flag, formula, keep, positive, some, whole
 from ..units import Bytes, Count, FlopsPerByte, Tokens
 
 
@@ -31,6 +30,34 @@ class Request:
         keep(self, whole, "tokens", "new", "output", least=1)
         keep(self, whole, "tokens", "past")
 
+    @property
+    def decode_steps(self) -> Count:
+        """Decode steps (calls): n_d = G - 1."""
+        return self.output - 1
+
+    @property
+    def end_context(self) -> Tokens:
+        """KV entries present when the request ends (tokens): S + P + G - 1, the last returned token is not among them."""
+        return self.past + self.new + self.output - 1
+
+    @property
+    def mean_decode_context(self) -> Tokens:
+        """Mean context over the decode steps (tokens).
+
+        Equation:
+            S + P + (G - 2)/2: the contexts rise by one from S + P to S + P + G - 2.
+
+        Raises:
+            ValueError: at G = 1, where there is no decode step to average over.
+
+        Example:
+            >>> Request(new=8192, output=256).mean_decode_context, Request(new=1024, output=2048).mean_decode_context
+            (8319.0, 2047.0)
+        """
+        if self.decode_steps == 0:
+            raise ValueError("output (tokens) must be at least 2 for a request to have decode steps, got 1")
+        return self.past + self.new + (self.decode_steps - 1) / 2
+
 
 @dataclass(frozen=True)
 class Call:
@@ -44,89 +71,9 @@ class Call:
 
 
 @formula
-def decode_steps(request: Request) -> Count:
-    """Decode steps of a request (calls).
-
-    Equation:
-        n_d = G - 1.
-
-    Args:
-        request: a Request.
-
-    Example:
-        >>> decode_steps(Request(new=8192, output=256))
-        255
-    """
-    return request.output - 1
-
-
-@formula
-def context_at(request: Request, step: Count) -> Tokens:
-    """Context that a decode step starts from (tokens).
-
-    Equation:
-        S + P + j.
-
-    Args:
-        request: a Request.
-        step: j, counted from 0.
-
-    Raises:
-        ValueError: unless 0 <= j < G - 1.
-
-    Example:
-        >>> context_at(Request(new=2048, output=4, past=6144), 2)
-        8194
-    """
-    whole(step, "step", "index")
-    if step >= decode_steps(request):
-        raise ValueError(f"step (index) must be below {decode_steps(request)}, the decode steps of the request, got {step!r}")
-    return request.past + request.new + step
-
-
-@formula
-def end_context(request: Request) -> Tokens:
-    """KV entries present when the request ends (tokens). The last returned token is not among them.
-
-    Equation:
-        S + P + G - 1.
-
-    Args:
-        request: a Request.
-
-    Example:
-        >>> end_context(Request(new=1024, output=1024))
-        2047
-    """
-    return request.past + request.new + request.output - 1
-
-
-@formula
-def mean_decode_context(request: Request) -> Tokens:
-    """Mean context over the decode steps of a request (tokens).
-
-    Equation:
-        S + P + (G - 2)/2: the contexts rise by one from S + P to S + P + G - 2.
-
-    Args:
-        request: a Request.
-
-    Raises:
-        ValueError: at G = 1, where there is no decode step to average over.
-
-    Example:
-        >>> mean_decode_context(Request(new=8192, output=256)), mean_decode_context(Request(new=1024, output=2048))
-        (8319.0, 2047.0)
-    """
-    if decode_steps(request) == 0:
-        raise ValueError("output (tokens) must be at least 2 for a request to have decode steps, got 1")
-    return request.past + request.new + (decode_steps(request) - 1) / 2
-
-
-@formula
 def call_chain(request: Request) -> list[Call]:
     """The calls of a request in the order their data dependence forces: one prefill of P rows, then G - 1 decode steps
-    of one row.
+    of one row: step j, counted from 0, starts from S + P + j.
 
     Args:
         request: a Request.
@@ -136,7 +83,9 @@ def call_chain(request: Request) -> list[Call]:
         [Call(stage='decode', rows=1, context=8192), Call(stage='decode', rows=1, context=8193)]
     """
     prefill = Call("prefill", request.new, request.past)
-    return [prefill] + [Call("decode", 1, context_at(request, j)) for j in range(decode_steps(request))]
+    return [prefill] + [
+        Call("decode", 1, request.past + request.new + j) for j in range(whole(request.decode_steps, "decode steps", most=MANY))
+    ]
 
 
 @formula
@@ -158,7 +107,7 @@ def lockstep_weight_reads(requests: Sequence[Request], batched_prefill: bool = T
         (128, 1024)
     """
     requests = some(requests, "requests", "request")
-    return (1 if flag(batched_prefill, "batched_prefill") else len(requests)) + max(map(decode_steps, requests))
+    return (1 if flag(batched_prefill, "batched_prefill") else len(requests)) + max(request.decode_steps for request in requests)
 
 
 @formula
@@ -180,20 +129,3 @@ def weight_intensity(rows: Count, bytes_per_parameter: Bytes = 2) -> FlopsPerByt
         64.0
     """
     return 2 * whole(rows, "rows", "", 1) / positive(bytes_per_parameter, "bytes_per_parameter", "B")
-
-
-@formula
-def total_decode_steps(requests: Sequence[Request]) -> Count:
-    """Decode steps of several requests together (request steps).
-
-    Equation:
-        sum of G - 1 over the requests.
-
-    Args:
-        requests: Requests.
-
-    Example:
-        >>> total_decode_steps([Request(1024, 128)] * 8)
-        1016
-    """
-    return total(decode_steps(r) for r in requests)

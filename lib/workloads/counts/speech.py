@@ -38,6 +38,24 @@ class SpeechModel:
         for name, unit in (("sample_rate", "samples/s"), ("samples_per_frame", "samples"), ("codebooks", "")):
             keep(self, whole, unit, name, least=1)
 
+    @property
+    def frames_per_second(self) -> PerSecond:
+        """Frames in a second of sound (frames/s), exact: sample rate / samples a frame."""
+        return Fraction(self.sample_rate, self.samples_per_frame)
+
+    @property
+    def fast_passes(self) -> Count:
+        """Passes of the fast path in one frame (passes/frame).
+
+        Equation:
+            1 + (codebooks - 1): one pass sets up the state from the slow path, one more predicts each further code.
+
+        Example:
+            >>> fish_audio().fast_passes
+            10
+        """
+        return 1 + (self.codebooks - 1)
+
 
 def fish_audio() -> SpeechModel:
     """Fish Audio S2 Pro.
@@ -52,40 +70,6 @@ def fish_audio() -> SpeechModel:
     name = "Fish Audio S2 Pro"
     slow, fast = (Model(path, **item_values("media", path)) for path in (f"{name}, slow path", f"{name}, fast path"))
     return SpeechModel(name, slow=slow, fast=fast, **item_values("media", name))
-
-
-@formula
-def frames_per_second(speech: SpeechModel) -> PerSecond:
-    """Frames in a second of sound (frames/s), exact.
-
-    Equation:
-        sample rate / samples a frame.
-
-    Args:
-        speech: a SpeechModel.
-
-    Example:
-        >>> frames_per_second(fish_audio())
-        Fraction(11025, 512)
-    """
-    return Fraction(speech.sample_rate, speech.samples_per_frame)
-
-
-@formula
-def fast_passes(speech: SpeechModel) -> Count:
-    """Passes of the fast path in one frame (passes/frame).
-
-    Equation:
-        1 + (codebooks - 1): one pass sets up the state from the slow path, one more predicts each further code.
-
-    Args:
-        speech: a SpeechModel.
-
-    Example:
-        >>> fast_passes(fish_audio())
-        10
-    """
-    return 1 + (speech.codebooks - 1)
 
 
 @formula
@@ -109,7 +93,7 @@ def frame_flops(speech: SpeechModel, past: Tokens) -> tuple[FlopCount, FlopCount
         >>> [f"{work:.3g}" for work in frame_flops(fish_audio(), past=160)]
         ['8.16e+09', '8.29e+09']
     """
-    fast = total(flops.decode_step(speech.fast, k).total for k in range(fast_passes(speech)))
+    fast = total(flops.decode_step(speech.fast, k).total for k in range(speech.fast_passes))
     return flops.decode_step(speech.slow, past).total, fast
 
 
@@ -136,4 +120,4 @@ def frame_weight_bytes(speech: SpeechModel, bytes_per_parameter: Bytes = 2) -> t
     """
     width = positive(bytes_per_parameter, "bytes_per_parameter", "B")
     fast = memory.weights_read_per_step(speech.fast, width)
-    return memory.weights_read_per_step(speech.slow, width), fast_passes(speech) * fast
+    return memory.weights_read_per_step(speech.slow, width), speech.fast_passes * fast

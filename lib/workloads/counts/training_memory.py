@@ -13,54 +13,6 @@ from ..units import Bytes, Count
 from .backpropagation import Operation, kept_elements
 from .transformer_graph import weights
 
-
-@checks.formula
-def state_bytes(
-    graph: Sequence[Operation],
-    recipe: str | TrainingBytes = "fp32 gradients",
-    frozen_bytes: Bytes = 2,
-    unquantised_bytes: Bytes | None = None,
-) -> TrainingBytes:
-    """Bytes of weights, gradients and optimizer state when a part of the weights is frozen, as `TrainingBytes`.
-
-    Equation:
-        trained parameters x (bytes of the recipe), and with the weights, for each frozen one, frozen_bytes inside a
-        matrix of the layers, unquantised_bytes in embedding, head and norms.
-
-    Args:
-        graph: Operations in forward order.
-        recipe: a name in RECIPES or a TrainingBytes with bytes a parameter. Each named recipe changes one thing of the
-            first: "bf16 gradients" 16 B, "both gradients" (BF16 beside FP32) 20 B, "8-bit adam" 12 B (its block scales,
-            under 0.04 B, left out), "no master" 14 B.
-        frozen_bytes: 2 for BF16, 0.5 for 4 bits, 0.5 + 1/16 for 4 bits with a 4-byte scale for each 64 weights (B).
-        unquantised_bytes: left out, as frozen_bytes but at least 2, for what loads a model in 8 or 4 bits narrows its
-            matrices only (B).
-
-    Raises:
-        ValueError: if no weight is trained.
-
-    Example:
-        >>> from workloads.counts.backpropagation import Operation, Weight
-        >>> graph = [
-        ...     Operation("x"),
-        ...     Operation("y", ("x",), Weight("W", 100, trained=False), 1),
-        ...     Operation("z", ("y",), Weight("V", 10), 1),
-        ... ]
-        >>> state_bytes(graph).total
-        380
-    """
-    of_graph, width = weights(graph).values(), checks.positive(frozen_bytes, "frozen_bytes", "B")
-    outer = maximum(width, 2) if unquantised_bytes is None else checks.positive(unquantised_bytes, "unquantised_bytes", "B")
-    trained = checks.positive(sum(w.parameters for w in of_graph if w.trained), "trained parameters")
-    frozen, around = (sum(w.parameters for w in of_graph if not w.trained and _outside_matrices(w.name) is out) for out in (False, True))
-    state = training_state_bytes(trained, recipe)
-    return replace(state, weights=state.weights + frozen * width + around * outer)
-
-
-def _outside_matrices(weight):
-    return weight in ("embedding", "head") or weight.endswith("norm")
-
-
 # Activations
 LOGIT_COPIES = (2, 4, 4)  # bytes a value: logits as the head writes them, the same in FP32, their log-softmax (later its gradient)
 
@@ -84,25 +36,10 @@ def logits_bytes(values: Number, copies: Sequence[Count] = LOGIT_COPIES) -> Byte
     return checks.nonnegative(values, "values") * sum(checks.positive(b, "copies", "B") for b in checks.some(copies, "copies", "copy"))
 
 
-@checks.formula
-def layer_input_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> Bytes:
-    """Bytes of the inputs of all layers: what recomputation keeps of them (B).
-
-    Equation:
-        layers x tokens x hidden x bytes_per_value.
-
-    Args:
-        graph: from `transformer`.
-        bytes_per_value: in B.
-
-    Example:
-        >>> from workloads.counts.transformer_graph import transformer
-        >>> from workloads.facts.models import model
-        >>> layer_input_bytes(transformer(model("Qwen3-8B"), 8192)) == 36 * 8192 * 4096 * 2
-        True
-    """
+def _layer_input_bytes(graph, bytes_per_value):
+    """Bytes of the inputs of all layers: what recomputation keeps of them (B)."""
     sizes = {op.name: op.elements for op in graph}
-    return sum(sizes[name] for name in _entered(graph)) * checks.positive(bytes_per_value, "bytes_per_value", "B")
+    return sum(sizes[name] for name in _entered(graph)) * bytes_per_value
 
 
 def _entered(graph):
@@ -111,7 +48,7 @@ def _entered(graph):
 
 
 @checks.formula
-def layer_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> tuple[Bytes, ...]:
+def kept_layer_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> tuple[Bytes, ...]:
     """Bytes that each layer keeps for its backward pass beside its input, a tuple in forward order (B).
 
     Equation:
@@ -124,7 +61,7 @@ def layer_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> tuple
     Example:
         >>> from workloads.counts.transformer_graph import transformer
         >>> from workloads.facts.models import model
-        >>> min(layer_bytes(transformer(model("Qwen3-8B"), 8192)))
+        >>> min(kept_layer_bytes(transformer(model("Qwen3-8B"), 8192)))
         1056964608
     """
     width, kept, sums = checks.positive(bytes_per_value, "bytes_per_value", "B"), kept_elements(graph), {}
@@ -181,12 +118,12 @@ def activation_bytes(
         (53.05, 16.05)
     """
     checks.one_of(recompute, "recompute", ("nothing", "layers", "stop early"))
-    kept, layers = kept_elements(graph), layer_bytes(graph, bytes_per_value)
+    kept, layers = kept_elements(graph), kept_layer_bytes(graph, bytes_per_value)
     of = lambda *names: bytes_per_value * sum(kept.get(name, 0) for name in names)
     if recompute == "nothing":
         inputs, turned = of(*_entered(graph)), sum(layers)
     else:
-        inputs, turned = layer_input_bytes(graph, bytes_per_value), max(layers)
+        inputs, turned = _layer_input_bytes(graph, bytes_per_value), max(layers)
     last = [op.name for op in graph if op.name.endswith(" ffn sum")][-1]
     return ActivationBytes(inputs, turned, of(last, "norm", "label rows"), logits_bytes(kept.get("head", 0), copies))
 
@@ -220,28 +157,61 @@ RECIPES = {
 
 
 @formula
-def training_state_bytes(parameters: Count, recipe: str | TrainingBytes = "fp32 gradients") -> TrainingBytes:
+def training_state_bytes(
+    trained: Count | Sequence[Operation],
+    recipe: str | TrainingBytes = "fp32 gradients",
+    frozen_bytes: Bytes = 2,
+    unquantised_bytes: Bytes | None = None,
+) -> TrainingBytes:
     """Bytes of weights, gradients and optimizer state of mixed-precision training with Adam.
 
     Equation:
-        parameters x (bytes a parameter), item by item; 18 B in all for "fp32 gradients".
+        trained parameters x (bytes a parameter), item by item, 18 B in all for "fp32 gradients"; and with the weights,
+        for each frozen one of a graph, frozen_bytes inside a matrix of the layers, unquantised_bytes in embedding, head
+        and norms.
 
     Args:
-        parameters: how many.
+        trained: how many parameters, every one trained; or a graph, Operations that say which of their weights are.
         recipe: a name in RECIPES or a TrainingBytes with bytes a parameter. Each named recipe changes one thing of the
             first: "bf16 gradients" 16 B, "both gradients" (BF16 beside FP32) 20 B, "8-bit adam" 12 B (its block scales,
             under 0.04 B, left out), "no master" 14 B.
+        frozen_bytes: 2 for BF16, 0.5 for 4 bits, 0.5 + 1/16 for 4 bits with a 4-byte scale for each 64 weights (B).
+        unquantised_bytes: left out, as frozen_bytes but at least 2, for what loads a model in 8 or 4 bits narrows its
+            matrices only (B).
 
     Returns:
         TrainingBytes.
 
     Assumptions:
-        Every parameter is trained, nothing is sharded; activations and buffers come on top.
+        Nothing is sharded; activations and buffers come on top.
+
+    Raises:
+        ValueError: if no weight is trained.
 
     Example:
+        >>> from workloads.counts.backpropagation import Operation, Weight
         >>> training_state_bytes(8_190_735_360).total
         147433236480
+        >>> graph = [
+        ...     Operation("x"),
+        ...     Operation("y", ("x",), Weight("W", 100, trained=False), 1),
+        ...     Operation("z", ("y",), Weight("V", 10), 1),
+        ... ]
+        >>> training_state_bytes(graph).total
+        380
     """
-    parameters = positive(parameters, "parameters")
+    width = positive(frozen_bytes, "frozen_bytes", "B")
+    outer = maximum(width, 2) if unquantised_bytes is None else positive(unquantised_bytes, "unquantised_bytes", "B")
+    held = 0
+    if isinstance(trained, Sequence) and not isinstance(trained, str):
+        of_graph = weights(trained).values()
+        held = sum(w.parameters * (outer if _outside_matrices(w.name) else width) for w in of_graph if not w.trained)
+        trained = sum(w.parameters for w in of_graph if w.trained)
+    parameters = positive(trained, "trained parameters")
     each = recipe if isinstance(recipe, TrainingBytes) else RECIPES[one_of(recipe, "recipe", tuple(RECIPES))]
-    return TrainingBytes(*(parameters * item for item in vars(each).values()))
+    state = TrainingBytes(*(parameters * item for item in vars(each).values()))
+    return replace(state, weights=state.weights + held)
+
+
+def _outside_matrices(weight):
+    return weight in ("embedding", "head") or weight.endswith("norm")

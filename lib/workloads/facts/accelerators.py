@@ -30,6 +30,10 @@ class Accelerator:
 
     Raises:
         ValueError: for a number that is not finite and above 0.
+
+    Example:
+        >>> Accelerator("mine", memory_bytes=48e9, bandwidth=1e12, peaks={"bf16": 200e12}).peak("bf16")
+        200000000000000.0
     """
 
     name: str

@@ -10,14 +10,14 @@ from ..units import Bytes
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
 
 
-def bytes_of(format: Bytes | str, name: str = "format") -> Bytes:
+def _bytes_of(format: Bytes | str, name: str = "format") -> Bytes:
     """Bytes of one value in a format, scales left out (B); a number stands for itself.
 
     Args:
         name: as the table writes it.
 
     Example:
-        >>> bytes_of("fp8"), bytes_of(0.75)
+        >>> _bytes_of("fp8"), _bytes_of(0.75)
         (1, 0.75)
     """
     if isinstance(format, str):
@@ -38,18 +38,18 @@ class Formats:
     cache: str | float = "bf16"
 
     def __post_init__(self):
-        bytes_of(self.weights, "weights")
-        bytes_of(self.cache, "cache")
+        _bytes_of(self.weights, "weights")
+        _bytes_of(self.cache, "cache")
 
     @property
     def weight_bytes(self) -> Bytes:
         """Bytes of a weight (B)."""
-        return bytes_of(self.weights)
+        return _bytes_of(self.weights)
 
     @property
     def cache_bytes(self) -> Bytes:
         """Bytes of a cached value (B)."""
-        return bytes_of(self.cache)
+        return _bytes_of(self.cache)
 
 
 BF16 = Formats()

@@ -348,22 +348,3 @@ def model(name: str) -> Model | RecurrentModel:
         (36, 'mla')
     """
     return _models()[one_of(name, "model", tuple(_models()))]
-
-
-@formula
-def with_attention(model: Model | RecurrentModel) -> Model:
-    """The model, if it is a Model: one with attention and a KV cache.
-
-    Args:
-        model: a Model or a RecurrentModel.
-
-    Raises:
-        ValueError: for anything else, for example a RecurrentModel.
-
-    Example:
-        >>> with_attention(model("Qwen3-8B")).name
-        'Qwen3-8B'
-    """
-    if not isinstance(model, Model):
-        raise ValueError(f"model must be a Model with attention, got {model!r}")
-    return model

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -48,6 +48,21 @@ def table(name: str) -> tuple[dict[str, Any], ...]:
         if len(cells) != len(columns) or not all(cell.strip() for cell in cells):
             raise ValueError(f"{name}.tsv line {number} must fill {len(columns)} columns, got {cells!r}")
     return tuple(dict(zip(columns, cells)) for cells in lines)
+
+
+def lines_of(source: str | Path | Iterable[str]) -> list[str]:
+    """The lines of a text: of the file at a path, or as they are given (an open file, a list).
+
+    Args:
+        source: a path, or lines.
+
+    Example:
+        >>> lines_of(["a", "b"])
+        ['a', 'b']
+    """
+    if isinstance(source, (str, Path)):
+        return Path(source).read_text(encoding="utf-8").splitlines()
+    return list(source)
 
 
 def _rows(item, source, note="-", sources=(), notes=(), **values):

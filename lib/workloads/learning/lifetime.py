@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import fsum, isclose
 
-from ..checks import formula, fraction, keep, nonnegative, positive, whole
+from ..checks import MANY, finite, formula, fraction, keep, nonnegative, positive, whole
 from ..costs.attempts import cost_per_success
 from ..counts.flops import rule_2n, rule_6n
 from ..numeric import Number
@@ -174,7 +174,7 @@ def break_even_range(extra_upfront: Sequence[Number], saving: Sequence[Number]) 
         (50.0, None)
     """
     for name, (low, high) in (("extra_upfront", extra_upfront), ("saving", saving)):
-        if not low <= high:
+        if not finite(low, name) <= finite(high, name):
             raise ValueError(f"{name} must be (low, high), got {(low, high)!r}")
     return break_even_tasks(extra_upfront[0], saving[1]), break_even_tasks(extra_upfront[1], saving[0]) if saving[0] > 0 else None
 
@@ -243,5 +243,5 @@ def discounted_tasks(tasks_per_year: Count, years: Count, decline: Share) -> Cou
         175.0
     """
     fraction(decline, "decline", zero=True)
-    years = range(whole(years, "years", least=1))
+    years = range(whole(years, "years", least=1, most=MANY))
     return positive(tasks_per_year, "tasks_per_year", "tasks") * fsum((1 - decline) ** year for year in years)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..checks import finite, formula, keep, one_of, positive, some
 from ..counts.flops import rule_6n
-from ..facts.tables import table
+from ..facts.tables import lines_of, table
 from ..numeric import Number
 from ..units import Count, FlopCount, Tokens
 
@@ -259,6 +259,7 @@ class TrainingRun:
         keep(self, positive, "", "parameters")
         keep(self, positive, "tokens", "tokens")
         keep(self, positive, "nats/token", "loss")
+        keep(self, positive, "", "parameters_from_shapes", "tokens_declared", unknown=True)
 
 
 @formula
@@ -297,12 +298,12 @@ def training_runs(*uses: str) -> list[TrainingRun]:
 
 @formula
 def read_runs(
-    lines: Iterable[str], parameters: str = "parameters", loss: str = "loss", tokens: str = "tokens", flops: str | None = None
+    lines: str | Iterable[str], parameters: str = "parameters", loss: str = "loss", tokens: str = "tokens", flops: str | None = None
 ) -> list[TrainingRun]:
-    """Training runs from the lines of a comma-separated file with a header.
+    """Training runs from a comma-separated file with a header.
 
     Args:
-        lines: an open file will do.
+        lines: the path of the file, or its lines (an open file will do).
         parameters: names of the columns for parameters, final loss (nats/token) and training tokens.
         loss: names of the columns for parameters, final loss (nats/token) and training tokens.
         tokens: names of the columns for parameters, final loss (nats/token) and training tokens.
@@ -318,7 +319,7 @@ def read_runs(
         >>> read_runs(["N,C,L", "1e9,1.2e20,2.9"], parameters="N", loss="L", flops="C")[0].tokens
         20000000000.0
     """
-    rows = list(csv.DictReader(lines))
+    rows = list(csv.DictReader(lines_of(lines)))
     wanted = {parameters, loss, flops or tokens}
     if not rows or not wanted <= set(rows[0]):
         raise ValueError(f"lines must hold a header with {sorted(wanted)} and at least one run, got {list(rows[0]) if rows else 'nothing'}")

@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from scipy.optimize import least_squares, minimize_scalar
-
 from ..checks import formula, fraction, one_of, positive, whole
-from ..numeric import Number, ceil
+from ..numeric import Number, ceil, deferred
 from ..units import Count, Share
 from .scaling import ScalingLaw, TrainingRun
 
+np, optimize = deferred("numpy", "fit"), deferred("scipy.optimize", "fit")
 CHAPTER_EXPONENTS = tuple(k / 100 for k in range(10, 61, 5))
-START_EXPONENTS = tuple(np.geomspace(0.02, 1.2, 24))
+START_EXPONENTS = 0.02, 1.2, 24  # from, to, how many, each the same factor above the one before
 DELTA = 1e-3  # Huber threshold on log loss, as in hoffmann2022chinchilla
 STARTS = 3  # cells of the start grid that are refined
 BATCH = 250  # resamples solved at once
@@ -52,7 +50,9 @@ def arrays(runs: Sequence[TrainingRun]) -> tuple[Number, Number, Number]:
     """
     n, d, y = (np.array([getattr(r, name) for r in runs], float) for name in ("parameters", "tokens", "loss"))
     if len(n) < 5 or len(set(n)) < 2 or len(set(d)) < 2:
-        raise ValueError(f"runs must be at least 5, with 2 sizes and 2 token counts, got {len(n)} with {len(set(n))} and {len(set(d))}")
+        raise ValueError(
+            f"runs must be at least 5, with 2 sizes and 2 token counts, got {len(n)} with {len(set(n))} and {len(set(d))}"
+        )
     return n, d, y
 
 
@@ -79,7 +79,9 @@ def _grid(exponents):
 
 def _law(theta, n, d):
     e, a, alpha, b, beta = map(float, theta)
-    return ScalingLaw(e, float(np.exp(a + alpha * np.log(n).mean())), alpha, float(np.exp(b + beta * np.log(d).mean())), beta)
+    return ScalingLaw(
+        e, float(np.exp(a + alpha * np.log(n).mean())), alpha, float(np.exp(b + beta * np.log(d).mean())), beta
+    )
 
 
 @formula
@@ -112,7 +114,10 @@ def grid_cells(runs: Sequence[TrainingRun], exponents: Sequence[Number] = CHAPTE
     kept = [i for i in np.argsort(sse) if (linear[i] > 0).all()]
     if not kept:
         raise ValueError(f"exponents must leave a cell with positive E, A and B, got none of {len(sse)}")
-    return [Fit(_law((linear[i, 0], np.log(linear[i, 1]), alphas[i], np.log(linear[i, 2]), betas[i]), n, d), float(sse[i])) for i in kept]
+    return [
+        Fit(_law((linear[i, 0], np.log(linear[i, 1]), alphas[i], np.log(linear[i, 2]), betas[i]), n, d), float(sse[i]))
+        for i in kept
+    ]
 
 
 def _terms(theta, log_n, log_d):
@@ -148,7 +153,8 @@ def huber(residuals: Number, delta: Number = DELTA) -> Number:
         delta: the threshold.
 
     Example:
-        >>> float(huber(np.array([1.0, 3.0]), delta=2.0))
+        >>> import numpy
+        >>> float(huber(numpy.array([1.0, 3.0]), delta=2.0))
         4.5
     """
     return np.sum(_huber_loss(np.abs(residuals), delta), axis=-1)
@@ -156,7 +162,7 @@ def huber(residuals: Number, delta: Number = DELTA) -> Number:
 
 def _starts(log_n, log_d, y, log, cost):
     """The best cells of a coarse exponent grid as full parameter vectors, by the objective that will be minimised."""
-    alphas, betas = _grid(START_EXPONENTS)
+    alphas, betas = _grid(np.geomspace(*START_EXPONENTS))
     linear, _ = _projections(log_n, log_d, y, alphas, betas, 1 / y if log else None)
     linear = np.where(linear > 0, linear, 1e-3 * y.min())
     thetas = np.stack([linear[:, 0], np.log(linear[:, 1]), alphas, np.log(linear[:, 2]), betas], axis=1)
@@ -173,7 +179,9 @@ def _fit(runs, log, delta, lowest):
     how = {"loss": "huber", "f_scale": delta} if np.isfinite(delta) else {}
     bounds = ([lowest, -30, 1e-4, -30, 1e-4], [np.inf, 30, 5, 30, 5])
     ends = [
-        least_squares(_residuals, start, _jacobian, bounds, args=data, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14, **how)
+        optimize.least_squares(
+            _residuals, start, _jacobian, bounds, args=data, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14, **how
+        )
         for start in _starts(*data, cost)
     ]
     best = min(ends, key=lambda end: end.cost)
@@ -201,13 +209,14 @@ def least_squares_fit(runs: Sequence[TrainingRun], intercept: str = "nonnegative
         0.446
     """
     one_of(intercept, "intercept", ("nonnegative", "free"))
-    fit = _fit(runs, False, np.inf, 0 if intercept == "nonnegative" else -np.inf)
-    return Fit(fit.law, 2 * fit.objective)
+    found = _fit(runs, False, np.inf, 0 if intercept == "nonnegative" else -np.inf)
+    return Fit(found.law, 2 * found.objective)
 
 
 @formula
-def huber_fit(runs: Sequence[TrainingRun], delta: Number = DELTA) -> Fit:
-    """Chinchilla's objective: Huber's loss on the difference of log losses, E >= 0, no start asked of the user.
+def fit(runs: Sequence[TrainingRun], delta: Number = DELTA) -> Fit:
+    """The scaling law fitted to runs by Chinchilla's objective: Huber's loss on the difference of log losses, E >= 0, no start
+    asked of the user.
 
     Equation:
         min sum huber_delta(log L(N, D) - log L); an infinite delta makes it least squares on log loss.
@@ -224,7 +233,7 @@ def huber_fit(runs: Sequence[TrainingRun], delta: Number = DELTA) -> Fit:
 
     Example:
         >>> from workloads.learning.scaling import training_runs
-        >>> round(huber_fit(training_runs("fit")).law.beta, 3)
+        >>> round(fit(training_runs("fit")).law.beta, 3)
         0.446
     """
     if delta != np.inf:
@@ -245,7 +254,7 @@ def profile(runs: Sequence[TrainingRun], alphas: Sequence[Number]) -> list[Fit]:
 
     Example:
         >>> from workloads.learning.scaling import training_runs
-        >>> [round(fit.objective, 4) for fit in profile(training_runs("fit"), [0.1, 0.3])]
+        >>> [round(best.objective, 4) for best in profile(training_runs("fit"), [0.1, 0.3])]
         [0.0003, 0.0038]
     """
     n, d, y = arrays(runs)
@@ -256,10 +265,14 @@ def profile(runs: Sequence[TrainingRun], alphas: Sequence[Number]) -> list[Fit]:
         def projected(beta: Number) -> tuple[Number, ...]:
             return _projections(log_n, log_d, y, np.array([alpha]), np.array([beta]))
 
-        beta = minimize_scalar(lambda b: projected(b)[1][0], bounds=(0.02, 2), method="bounded", options={"xatol": 1e-10}).x
+        beta = optimize.minimize_scalar(
+            lambda b: projected(b)[1][0], bounds=(0.02, 2), method="bounded", options={"xatol": 1e-10}
+        ).x
         (linear,), (sse,) = projected(beta)
         if (linear[1:] <= 0).any():
-            raise ValueError(f"alphas must leave A and B positive, got A, B = {linear[1]:.3g}, {linear[2]:.3g} at alpha {alpha}")
+            raise ValueError(
+                f"alphas must leave A and B positive, got A, B = {linear[1]:.3g}, {linear[2]:.3g} at alpha {alpha}"
+            )
         fits.append(Fit(_law((linear[0], np.log(linear[1]), alpha, np.log(linear[2]), beta), n, d), float(sse)))
     return fits
 
@@ -320,12 +333,16 @@ def _resample_fits(start, log_n, log_d, log_y, counts, delta):
     for threshold in (10 * delta, 3 * delta, delta):
         if len(again):
             first = start if threshold == 10 * delta else theta[again]
-            theta[again], _ = _newton(np.broadcast_to(first, (len(again), 5)), log_n, log_d, log_y, counts[again], threshold, steps=300)
+            theta[again], _ = _newton(
+                np.broadcast_to(first, (len(again), 5)), log_n, log_d, log_y, counts[again], threshold, steps=300
+            )
     return theta
 
 
 @formula
-def bootstrap(runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, seed: int | str = 0, delta: Number = DELTA) -> Number:
+def bootstrap(
+    runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, seed: int | str = 0, delta: Number = DELTA
+) -> Number:
     """Coefficients of Huber fits to runs drawn again with replacement: their spread is the sampling uncertainty.
 
     Args:
@@ -344,7 +361,7 @@ def bootstrap(runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, se
     Example:
         >>> from workloads.learning.scaling import training_runs
         >>> runs = training_runs()
-        >>> bootstrap(runs, huber_fit(runs), resamples=20).shape
+        >>> bootstrap(runs, fit(runs), resamples=20).shape
         (20, 5)
     """
     n, d, y = arrays(runs)
@@ -356,7 +373,9 @@ def bootstrap(runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, se
         np.log(law.B) - law.beta * np.log(d).mean(),
         law.beta,
     ]
-    counts = np.random.default_rng(seed).multinomial(len(y), np.full(len(y), 1 / len(y)), size=whole(resamples, "resamples", least=1))
+    counts = np.random.default_rng(seed).multinomial(
+        len(y), np.full(len(y), 1 / len(y)), size=whole(resamples, "resamples", least=1)
+    )
     theta = np.concatenate(
         [
             _resample_fits(start, log_n, log_d, np.log(y), part, positive(delta, "delta"))
@@ -364,7 +383,9 @@ def bootstrap(runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, se
         ]
     )
     e, a, alpha, b, beta = theta.T
-    return np.stack([np.exp(e), np.exp(a + alpha * np.log(n).mean()), alpha, np.exp(b + beta * np.log(d).mean()), beta], axis=1)
+    return np.stack(
+        [np.exp(e), np.exp(a + alpha * np.log(n).mean()), alpha, np.exp(b + beta * np.log(d).mean()), beta], axis=1
+    )
 
 
 @formula
@@ -376,7 +397,7 @@ def interval(samples: Count, level: Share = 0.95) -> tuple[Number, ...]:
         level: the share of the samples inside, in (0, 1].
 
     Example:
-        >>> [round(float(x), 6) for x in interval(np.arange(101.0), level=0.9)]
+        >>> [round(float(x), 6) for x in interval(list(range(101)), level=0.9)]
         [5.0, 95.0]
     """
     tail = (1 - fraction(level, "level")) / 2

@@ -84,8 +84,8 @@ def pack(lengths: Sequence[Tokens], capacity: Tokens) -> list[list[Number]]:
         [[700, 300], [600, 400]]
     """
     sequences, capacity = [], checks.whole(capacity, "capacity", "tokens", least=1)
-    for length in sorted(checks.some(lengths, "lengths"), reverse=True):
-        checks.nonnegative(capacity - checks.whole(length, "length", "tokens", least=1), "capacity - length", "tokens")
+    for length in sorted((checks.whole(n, "length", "tokens", least=1) for n in checks.some(lengths, "lengths")), reverse=True):
+        checks.nonnegative(capacity - length, "capacity - length", "tokens")
         room = next((s for s in sequences if sum(s) + length <= capacity), None)
         room.append(length) if room is not None else sequences.append([length])
     return sequences

@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-from ..checks import between, finite, formula, nonnegative, positive, whole
-from ..counts.request_tokens import Request, decode_steps, mean_decode_context
+from ..checks import MANY, between, finite, formula, keep, nonnegative, positive, whole
+from ..counts.request_tokens import Request
 from ..numeric import Number, total
 from ..units import Count, PerSecond, Seconds, Tokens
 
@@ -36,10 +36,21 @@ class Window:
     mix: tuple
 
     def __post_init__(self):
-        nonnegative(self.seconds, "seconds", "s")
-        nonnegative(self.rate, "rate", "requests/s")
-        weights = [whole(weight, "weight of a request type", "") for _, weight in self.mix]
-        positive(sum(weights), "sum of the weights of the mix")
+        keep(self, nonnegative, "s", "seconds")
+        keep(self, nonnegative, "requests/s", "rate")
+        keep(self, _weighed, "", "mix")
+
+
+def _weighed(mix, name, unit):
+    """The mix with whole weights, of which one at least is above 0."""
+    mix = tuple((request, whole(weight, "weight of a request type", unit)) for request, weight in mix)
+    positive(sum(weight for _, weight in mix), f"sum of the weights of the {name}")
+    return mix
+
+
+def _seed(seed):
+    """A seed: text, or a whole number. None would draw other numbers every time."""
+    return seed if isinstance(seed, str) else whole(seed, "seed")
 
 
 @formula
@@ -91,7 +102,7 @@ def step_rate(window: Window) -> PerSecond:
         >>> step_rate(Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9))))
         7471.2
     """
-    return float(window.rate * mix_mean(window, decode_steps))
+    return float(window.rate * mix_mean(window, lambda r: r.decode_steps))
 
 
 @formula
@@ -111,8 +122,8 @@ def mean_step_context(window: Window) -> Tokens:
         >>> round(mean_step_context(Window(120, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 1)))), 2)
         2741.77
     """
-    context = mix_mean(window, lambda r: decode_steps(r) * mean_decode_context(r) if decode_steps(r) else 0)
-    return float(context / positive(mix_mean(window, decode_steps), "decode steps of the mix", "steps/request"))
+    context = mix_mean(window, lambda r: r.decode_steps * r.mean_decode_context if r.decode_steps else 0)
+    return float(context / positive(mix_mean(window, lambda r: r.decode_steps), "decode steps of the mix", "steps/request"))
 
 
 @formula
@@ -223,7 +234,7 @@ def renewal_times(spans: Sequence[Sequence[Seconds]], cv: Number, seed: int | st
         >>> [len(times) for times in renewal_times([(60, 4), (60, 0), (60, 1)], cv=0.01, seed=1)]
         [240, 0, 60]
     """
-    shape, rng = 1 / _variation(cv) ** 2, random.Random(seed)
+    shape, rng = 1 / _variation(cv) ** 2, random.Random(_seed(seed))
     gap = lambda: rng.gammavariate(shape, 1 / shape)
     ahead = gap() if cv == 1 else rng.random() * rng.gammavariate(shape + 1, 1 / shape)  # exponential gaps remember nothing
     begin, drawn = float(finite(start, "start", "s")), []
@@ -360,7 +371,7 @@ def sampled(window: Window, times: Sequence[Seconds], seed: int | str, client: s
     """
     requests, weights = zip(*window.mix)
     times = [finite(t, "arrival time", "s") for t in times]
-    return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
+    return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{_seed(seed)}").choices(requests, weights, k=len(times)))]
 
 
 @formula
@@ -383,7 +394,7 @@ def random_arrivals(windows: Sequence[Window], cv: Number, seed: int | str, clie
     """
     windows = list(windows)
     streams = renewal_times([(w.seconds, w.rate) for w in windows], cv, seed)
-    return [a for k, (w, times) in enumerate(zip(windows, streams)) for a in sampled(w, times, f"{seed}/{k}", client)]
+    return [a for k, (w, times) in enumerate(zip(windows, streams)) for a in sampled(w, times, f"{_seed(seed)}/{k}", client)]
 
 
 @dataclass(frozen=True)
@@ -403,9 +414,9 @@ class Client:
     cv: float = 1.0
 
     def __post_init__(self):
-        for rate in self.rates:
-            Window(0, rate, self.mix)
-        _variation(self.cv)
+        keep(self, _weighed, "", "mix")
+        keep(self, lambda rates, name, unit: tuple(nonnegative(rate, "rate", unit) for rate in rates), "requests/s", "rates")
+        keep(self, lambda cv, name, unit: _variation(cv), "", "cv")
 
 
 @formula
@@ -435,7 +446,7 @@ def client_arrivals(clients: Sequence[Client], seconds: Seconds, seed: int | str
     arrivals = []
     for client in clients:
         windows = [Window(seconds, rate, client.mix) for rate in client.rates]
-        arrivals += random_arrivals(windows, client.cv, f"{seed}/{client.name}", client.name)
+        arrivals += random_arrivals(windows, client.cv, f"{_seed(seed)}/{client.name}", client.name)
     return sorted(arrivals, key=lambda a: a.time)
 
 
@@ -490,6 +501,7 @@ def gap_cv(times: Sequence[Seconds]) -> Number:
         >>> gap_cv([0, 1, 2, 3]), round(gap_cv([0, 0, 0, 3]), 3)
         (0.0, 1.414)
     """
+    times = [finite(t, "arrival time", "s") for t in times]
     gaps = [finite(b - a, "gap", "s") for a, b in pairwise(times)]
     if len(gaps) < 2 or sum(gaps) <= 0:
         raise ValueError(f"times must hold at least 3 arrivals at different times, got {len(times)}")
@@ -510,7 +522,8 @@ def counts(times: Sequence[Seconds], seconds: Seconds, bins: Count) -> list[Coun
         >>> counts([0, 0.25, 1.5], seconds=2, bins=2)
         [2, 1]
     """
-    held = [0] * whole(bins, "bins", "", 1)
+    bins = whole(bins, "bins", least=1, most=MANY)
+    held = [0] * bins
     positive(seconds, "seconds", "s")
     for t in times:
         if 0 <= finite(t, "arrival time", "s") < seconds:

@@ -64,7 +64,7 @@ def calibrate(
 
     def misfit(shares: Sequence[Share]) -> Number:
         if shares not in known:
-            tried = replace(step_time, mfu=shares[0], mbu=shares[-1])
+            tried = _reaching(step_time, shares)
             errors = [e for load, measured in observations for e in relative_errors(serve(load, engine, tried), measured).values()]
             known[shares] = sum(log(1 + e) ** 2 if e > -1 else inf for e in errors)  # a predicted time of 0
         return known[shares]
@@ -74,4 +74,8 @@ def calibrate(
         axes = [[share for i in range(-reach, reach + 1) if 0 < (share := round(b + mesh * i, 3)) <= 1] for b in best]
         best = min(product(*axes), key=misfit)
     finite(misfit(best), "least misfit (a predicted time is 0 with all shares)")
-    return replace(step_time, mfu=best[0], mbu=best[-1])
+    return _reaching(step_time, best)
+
+
+def _reaching(step_time, shares):
+    return replace(step_time, machine=step_time.machine.reaching(shares[0], shares[-1]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..checks import formula, positive, whole
+from ..checks import formula, nonnegative, positive, whole
 from ..counts import flops, memory
 from ..counts.vision import VisionEncoder, encoder_flops, feature_bytes, patches, visual_tokens
 from ..facts.models import Model
@@ -106,6 +106,8 @@ def break_even_bandwidth(earlier: HandOff, later: HandOff, flops_per_second: Flo
         >>> break_even_bandwidth(HandOff("image", 0, 3e12), HandOff("features", 6_000_000, 1e12), 4e14)
         1200000000.0
     """
+    for hand_off in (earlier, later):
+        nonnegative(hand_off.bytes, "bytes of a hand-off", "B"), nonnegative(hand_off.work_left, "work left of a hand-off", "FLOP")
     extra = positive(later.bytes - earlier.bytes, "bytes of the later hand-off less those of the earlier", "B")
     saved = positive(earlier.work_left - later.work_left, "work of the earlier hand-off less that of the later", "FLOP")
     return extra / saved * positive(flops_per_second, "flops_per_second", "FLOP/s")

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..checks import finite, formula, keep, nonnegative, positive, some, whole
-from ..counts import flops, memory
-from ..facts.accelerators import Accelerator
+from ..counts import memory
+from ..counts.layout import Layout
+from ..counts.passes import decode
+from ..facts.formats import BF16, Formats
 from ..facts.models import Model
 from ..numeric import Number, is_array, is_symbolic, maximum, total
-from ..times import roofline
-from ..units import Count, PerSecond, Seconds, Share, Tokens
+from ..times.machine import Machine
+from ..units import Count, PerSecond, Seconds, Tokens
 from .arrivals import Window, step_rate
 
 
@@ -34,61 +36,64 @@ class Piece:
 
 
 @formula
-def decode_rate(card: Accelerator, model: Model, batch: Count, past: Tokens, cards: Count = 1, mfu: Share = 1, mbu: Share = 1) -> PerSecond:
-    """Highest rate at which cards, each with a whole copy of the model and a batch of its own, do decode work (request
-    steps/s).
+def decode_rate(
+    model: Model, machine: Machine, batch: Count, past: Tokens, replicas: Count = 1, formats: Formats = BF16
+) -> PerSecond:
+    """Highest rate at which replicas, each a machine with a whole copy of the model and a batch of its own, do decode work
+    (request steps/s): tokens a second.
 
-    cards=4 means four whole copies, not one model split over four cards.
+    The accelerators of one machine share its copy by tensor parallelism; replicas (data parallelism) multiply the machine.
 
     Equation:
-        cards x batch / roofline seconds of one step: FLOPs against the card's dense BF16 peak, bytes (weights, KV read
-        and written, embedding rows) against its bandwidth.
+        replicas x batch / `Machine.seconds` of one `passes.decode` step.
 
     Args:
-        card: an Accelerator.
         model: a Model.
-        batch: sequences of a step.
-        past: tokens of each (a mean will do: both counts are linear in it).
-        cards: how many.
-        mfu: in (0, 1].
-        mbu: in (0, 1].
+        machine: a Machine, of one replica.
+        batch: sequences of a step of one replica.
+        past: tokens of each (a mean will do: FLOPs and bytes are linear in it).
+        replicas: how many.
+        formats: a `Formats`.
 
     Assumptions:
         With mfu = mbu = 1 an upper bound of the rate.
 
     Raises:
-        ValueError: where one card holds less than the BF16 weights and the cache of its batch; it says what would fit.
+        ValueError: where one replica holds less than the weights and the cache of its batch; it says what would fit.
 
     Example:
         >>> from workloads.facts.accelerators import accelerator
         >>> from workloads.facts.models import model
-        >>> round(
-        ...     decode_rate(accelerator("RTX PRO 6000 Blackwell Workstation"), model("Qwen3-8B"), batch=64, past=2742),
-        ...     2,
-        ... )
+        >>> card = Machine(accelerator("RTX PRO 6000 Blackwell Workstation"))
+        >>> round(decode_rate(model("Qwen3-8B"), card, batch=64, past=2742), 2)
         2795.66
     """
-    work, moved = flops.decode_step(model, past, batch).total, memory.decode_traffic(model, past, batch).total
-    seconds = roofline.roofline_seconds(work, moved, card.peak("bf16"), card.bandwidth, mfu, mbu)
-    _refuse_what_does_not_fit(card, model, batch, past)
-    return whole(cards, "cards", "", 1) * batch / seconds
+    layout = Layout(tensor=machine.count)
+    seconds = machine.seconds(decode(model, past, batch, formats, layout))
+    _refuse_what_does_not_fit(model, machine, layout.kv_copies(model) * batch * past, formats)
+    return whole(replicas, "replicas", "", 1) * batch / seconds
 
 
-def _refuse_what_does_not_fit(card, model, batch, past):
-    weights, cache = memory.weight_bytes(model), memory.kv_bytes(model, past, batch)
-    if is_symbolic(cache) or weights + (most := cache.max() if is_array(cache) else cache) <= card.memory_bytes:
+def _refuse_what_does_not_fit(model, machine, tokens, formats):
+    """Refuse weights, or a cache of so many tokens (each as often as the machine stores it), beyond the memory."""
+    weights, room = memory.weight_bytes(model, formats.weight_bytes), machine.memory_bytes
+    entry = memory.kv_bytes_per_token(model, formats.cache_bytes)
+    if is_symbolic(tokens) or weights + (most := entry * (tokens.max() if is_array(tokens) else tokens)) <= room:
         return
-    have = f"of one {card.name}, {card.memory_bytes:,} B"
-    if weights > card.memory_bytes:
-        least = memory.cards_that_hold(model, card.memory_bytes)
+    have = (
+        f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
+    )
+    if weights > room:
+        least = memory.cards_that_hold(
+            model, machine.accelerator.memory_bytes, bytes_per_parameter=formats.weight_bytes
+        )
         raise ValueError(
-            f"model must fit the memory {have}, since every card holds a whole copy, got {model.name} with {weights:,} B "
-            f"of weights: split over cards, a copy takes at least {least}"
+            f"model must fit the memory {have}, {room:,} B, since every replica holds a whole copy, got {model.name} with "
+            f"{weights:,} B of weights: split over accelerators, a copy takes at least {least}"
         )
     raise ValueError(
-        f"batch x past (sequences x tokens) must leave a cache of at most {card.memory_bytes - weights:,} B, what the weights "
-        f"of {model.name} leave of the memory {have}: {(card.memory_bytes - weights) // memory.kv_bytes_per_token(model):,} "
-        f"tokens, got {most:,} B"
+        f"batch x past (sequences x tokens) must leave a cache of at most {room - weights:,} B, what the weights of {model.name} "
+        f"leave of the memory {have}, {room:,} B: {(room - weights) // entry:,} tokens, got {most:,} B"
     )
 
 
@@ -111,7 +116,11 @@ def next_backlog(backlog: Number, arrived: Number, served: Number) -> Number:
         >>> next_backlog(0, 104, 335), next_backlog(0, 448, 335)
         (0, 113)
     """
-    nonnegative(backlog, "backlog", "work"), nonnegative(arrived, "arrived", "work"), nonnegative(served, "served", "work")
+    (
+        nonnegative(backlog, "backlog", "work"),
+        nonnegative(arrived, "arrived", "work"),
+        nonnegative(served, "served", "work"),
+    )
     return maximum(0, backlog + arrived - served)
 
 
@@ -182,13 +191,18 @@ def backlog_path(pieces: Sequence[Piece], start: Number = 0) -> list[tuple[Numbe
         shrink = (piece.service_rate - piece.arrival_rate) * piece.seconds
         if 0 < backlog < shrink:
             path.append((now + backlog / (piece.service_rate - piece.arrival_rate), 0))
-        now, backlog = now + piece.seconds, next_backlog(backlog, piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds)
+        now, backlog = (
+            now + piece.seconds,
+            next_backlog(backlog, piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds),
+        )
         path.append((now, backlog))
     return path
 
 
 @formula
-def path_until_empty(pieces: Sequence[Piece], service_rate: PerSecond, start: Number = 0) -> list[tuple[Number, Number]]:
+def path_until_empty(
+    pieces: Sequence[Piece], service_rate: PerSecond, start: Number = 0
+) -> list[tuple[Number, Number]]:
     """The backlog's path (s, work) with one more corner: after the last piece nothing arrives and the rest drains.
 
     Args:
@@ -206,6 +220,14 @@ def path_until_empty(pieces: Sequence[Piece], service_rate: PerSecond, start: Nu
     return [*path, (end + drained, 0)] if rest else path
 
 
+def _corners(path):
+    """The corners (s, work) of a path, one or more."""
+    return [
+        (finite(time, "time of a corner", "s"), nonnegative(backlog, "backlog at a corner", "work"))
+        for time, backlog in some(path, "path", "corner")
+    ]
+
+
 @formula
 def backlog_at(path: Sequence[Sequence[Number]], time: Seconds) -> Number:
     """Backlog at an instant of the path (work), by linear interpolation.
@@ -221,7 +243,7 @@ def backlog_at(path: Sequence[Sequence[Number]], time: Seconds) -> Number:
         >>> backlog_at([(0, 0), (60, 0), (120, 120), (160, 0)], 130)
         90.0
     """
-    finite(time, "time", "s")
+    path, time = _corners(path), finite(time, "time", "s")
     for (left, low), (right, high) in pairwise(path):
         if left <= time <= right:
             return low if right == left else low + (high - low) * (time - left) / (right - left)
@@ -239,7 +261,7 @@ def peak(path: Sequence[Sequence[Number]]) -> Sequence[Number]:
         >>> peak([(0, 0), (60, 0), (120, 120), (160, 0)])
         (120, 120)
     """
-    return max(some(path, "path", "corner"), key=lambda corner: corner[1])
+    return max(_corners(path), key=lambda corner: corner[1])
 
 
 @formula
@@ -257,7 +279,7 @@ def backlog_area(path: Sequence[Sequence[Number]]) -> Number:
         >>> backlog_area([(0, 0), (60, 0), (120, 120), (160, 0)])
         6000.0
     """
-    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(path))
+    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(_corners(path)))
 
 
 @formula
@@ -276,7 +298,11 @@ def work(pieces: Sequence[Piece], start: Number = 0) -> tuple[Number, Number, Nu
         >>> work([Piece(60, 1, 3), Piece(60, 5, 3)])
         (360, 240.0, 120)
     """
-    arrived, served, backlog = total(p.arrival_rate * p.seconds for p in pieces), [], nonnegative(start, "start", "work")
+    arrived, served, backlog = (
+        total(p.arrival_rate * p.seconds for p in pieces),
+        [],
+        nonnegative(start, "start", "work"),
+    )
     for p in pieces:
         emptied = _seconds_until_empty(p, backlog)
         served.append(p.service_rate * emptied + min(p.arrival_rate, p.service_rate) * (p.seconds - emptied))
@@ -335,5 +361,7 @@ def decode_pieces(windows: Sequence[Window], service_rate: PerSecond) -> list[Pi
         >>> decode_pieces([Window(60, 4, ((Request(8192, 256), 1),))], service_rate=1500)
         [Piece(seconds=60, arrival_rate=1020.0, service_rate=1500)]
     """
-    rates = [service_rate] * len(windows) if not isinstance(service_rate, (list, tuple)) else service_rate
-    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates, strict=True)]
+    rates = list(service_rate) if isinstance(service_rate, (list, tuple)) or is_array(service_rate) else [service_rate] * len(windows)
+    if len(rates) != len(windows):
+        raise ValueError(f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}")
+    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates)]

@@ -13,9 +13,9 @@ from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..checks import finite, formula, fraction, nonnegative, one_of, positive, whole
+from ..checks import MANY, finite, formula, fraction, nonnegative, one_of, positive, some, whole
 from ..facts.tables import table
-from ..numeric import Number, ceil, maximum, total
+from ..numeric import Number, ceil, is_array, maximum, total
 from ..units import Bytes, Count, Milliseconds, PerSecond, Share, Tokens
 
 
@@ -46,7 +46,7 @@ def chunk_bytes(sample_rate: PerSecond, chunk: Milliseconds, channels: Count = 1
 
 def _each(value, count, name, check=nonnegative):
     """The value for each of ``count`` chunks: one for all, or a sequence of them."""
-    values = list(value) if hasattr(value, "__iter__") else [value] * count
+    values = list(value) if isinstance(value, (list, tuple)) or is_array(value) else [value] * count
     if len(values) != count:
         raise ValueError(f"{name} (ms) must be one number or one for each of {count} chunks, got {len(values)}")
     return [check(v, name, "ms") for v in values]
@@ -91,7 +91,7 @@ def deliveries(chunks: Count, chunk: Milliseconds, process: Milliseconds, send: 
         >>> deliveries(2, 20, process=12, send=1, network=5)[1]
         Delivery(captured=40, processed=52, sent=53, arrived=58)
     """
-    whole(chunks, "chunks", least=1), positive(chunk, "chunk", "ms")
+    chunks, chunk = whole(chunks, "chunks", least=1, most=MANY), positive(chunk, "chunk", "ms")
     captured = [(i + 1) * chunk for i in range(chunks)]
     processed = _in_turn(captured, _each(process, chunks, "process"))
     sent = _in_turn(processed, _each(send, chunks, "send"))
@@ -195,7 +195,8 @@ def played_audio(plays: Sequence[Play], time: Milliseconds) -> Milliseconds:
         >>> played_audio(playback([38, 58, 123, 98], 20, buffer=40), 120)
         40
     """
-    return heard(plays, plays[0].start, max(finite(time, "time", "ms"), plays[0].start))
+    start = finite(some(plays, "plays", "chunk")[0].start, "start of a chunk", "ms")
+    return heard(plays, start, max(finite(time, "time", "ms"), start))
 
 
 @formula
@@ -215,6 +216,9 @@ def heard(plays: Sequence[Play], start: Milliseconds, end: Milliseconds) -> Mill
         15
     """
     nonnegative(finite(end, "end", "ms") - finite(start, "start", "ms"), "end - start", "ms")
+    for play in some(plays, "plays", "chunk"):
+        for name, time in play._asdict().items():
+            finite(time, f"{name} of a chunk", "ms")
     return total(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import checks
 from ..counts import flops, memory
-from ..counts.request_tokens import Request, decode_steps, end_context
+from ..counts.request_tokens import Request
 from ..facts.models import Model
 from ..facts.tables import table
 from ..numeric import Number, minimum, total
@@ -156,7 +156,7 @@ def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: 
         Request(new=501, output=100, past=899)
     """
     checks.whole(first_input, "first_input", "tokens", least=1), checks.whole(appended, "appended", "tokens")
-    checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1)
+    output, rounds = checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY)
     later = [first_input + i * (output + appended) for i in range(1, rounds)]
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
 
@@ -198,7 +198,7 @@ def kv_bytes_held(model: Model, request: Request) -> Bytes:
         >>> kv_bytes_held(model("Qwen3-8B"), Request(new=51, output=1016, past=1392))
         362446848
     """
-    return memory.kv_bytes(model, end_context(request))
+    return memory.kv_bytes(model, request.end_context)
 
 
 @checks.formula
@@ -217,7 +217,7 @@ def kv_bytes_read(model: Model, request: Request) -> Bytes:
         >>> kv_bytes_read(model("Qwen3-8B"), Request(new=4, output=3)) == (4 + 5) * 147456
         True
     """
-    steps, context = decode_steps(request), request.past + request.new
+    steps, context = request.decode_steps, request.past + request.new
     return (steps * context + steps * (steps - 1) // 2) * memory.kv_bytes_per_token(model)
 
 

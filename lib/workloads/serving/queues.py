@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ..checks import finite, formula, nonnegative, positive, whole
+from ..checks import MANY, finite, formula, nonnegative, positive, whole
 from ..numeric import Number
 from ..units import Count, PerSecond, Seconds
 
@@ -144,13 +144,15 @@ def fifo_waits(arrivals: Sequence[Number], services: Sequence[Seconds], servers:
         >>> fifo_waits([0, 1, 2], [3, 3, 3]), fifo_waits([0, 1, 2], [3, 3, 3], servers=2)
         ([0, 2, 4], [0, 0, 1])
     """
-    whole(servers, "servers", "", 1)
-    arrivals, services = [finite(t, "arrival", "s") for t in arrivals], list(services)
+    servers = whole(servers, "servers", least=1, most=MANY)
+    arrivals, services = [finite(t, "arrival", "s") for t in arrivals], [nonnegative(t, "service", "s") for t in services]
     if len(arrivals) != len(services) or any(b < a for a, b in pairwise(arrivals)):
-        raise ValueError(f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}")
+        raise ValueError(
+            f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}"
+        )
     free, waits = [-math.inf] * servers, []
     for arrival, service in zip(arrivals, services):
         start = max(arrival, free[0])
-        heapq.heapreplace(free, start + nonnegative(service, "service", "s"))
+        heapq.heapreplace(free, start + service)
         waits.append(start - arrival)
     return waits

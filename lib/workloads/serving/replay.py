@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from ..checks import one_of
+from ..checks import keep, nonnegative, one_of, whole
 from ..counts.request_tokens import Request
 from ..facts.tables import table
 from ..numeric import Number
@@ -98,6 +98,11 @@ class Measured:
     makespan: float
     preemptions: int
     outstanding: tuple
+
+    def __post_init__(self):
+        keep(self, nonnegative, "s", "request_p95", "ttft_p95", "wait_p95", "makespan")
+        keep(self, whole, "", "preemptions")
+        object.__setattr__(self, "outstanding", tuple(whole(n, "outstanding", "requests") for n in self.outstanding))
 
 
 def measured_replay(name: str) -> Measured:

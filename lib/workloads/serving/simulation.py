@@ -235,8 +235,9 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
     Example:
         >>> from workloads.serving.arrivals import Arrival
         >>> from workloads.counts.request_tokens import Request
-        >>> from workloads.serving.step_seconds import StepTime
-        >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+        >>> from workloads.facts.accelerators import Accelerator
+        >>> from workloads.times.machine import Machine
+        >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, Machine(Accelerator("one FLOP a second", 1, 1, {"bf16": 1})))
         >>> serve_stepwise(
         ...     [Arrival(1.0, Request(100, 3))], Engine(blocks=10, token_budget=64, seats=2), second_a_token
         ... ).steps
@@ -401,8 +402,9 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
     Example:
         >>> from workloads.serving.arrivals import Arrival
         >>> from workloads.counts.request_tokens import Request
-        >>> from workloads.serving.step_seconds import StepTime
-        >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, peak=1, bandwidth=1)
+        >>> from workloads.facts.accelerators import Accelerator
+        >>> from workloads.times.machine import Machine
+        >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, Machine(Accelerator("one FLOP a second", 1, 1, {"bf16": 1})))
         >>> run = serve([Arrival(1.0, Request(100, 3))], Engine(blocks=10, token_budget=64, seats=2), second_a_token)
         >>> run.steps, run.requests[0].first, run.requests[0].last
         (4, 101.0, 103.0)

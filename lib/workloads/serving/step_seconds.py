@@ -8,23 +8,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..checks import formula, fraction, keep, nonnegative, one_of, positive
+from ..checks import formula, keep, nonnegative, one_of, positive
 from ..counts.flops import attention_flops_per_pair, forward
+from ..counts.layout import Layout
 from ..counts.memory import kv_bytes_per_token, weights_read_per_step
-from ..facts.accelerators import Accelerator
+from ..counts.passes import Pass
+from ..facts.formats import BF16, Formats
 from ..facts.models import Model
-from ..numeric import Number
-from ..times.roofline import compute_seconds, transfer_seconds
-from ..units import Bytes, BytesPerSecond, Count, FlopCount, FlopsPerSecond, Seconds, Share, Tokens
+from ..numeric import Number, line_sum, sum_of_larger
+from ..times.machine import Machine
+from ..units import Bytes, Count, FlopCount, Seconds, Tokens
 
 TICKS = 10**21  # per second
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Roofline time of one engine step, from counts of the model and rates of the accelerator.
+    """Roofline time of one engine step, from counts of the model and rates of the machine.
 
-    With mfu = mbu = 1, "max" is a lower bound of a step, and "sum" one for an engine that does not overlap its
+    With its mfu = mbu = 1, "max" is a lower bound of a step, and "sum" one for an engine that does not overlap its
     operators; with fitted shares both are models.
 
     Attributes:
@@ -34,10 +36,7 @@ class StepTime:
         layer_bytes: weights read once a step.
         head_bytes: weights read once a step.
         kv_bytes: per token of context.
-        peak: in FLOP/s.
-        bandwidth: in B/s.
-        mfu: the shares of them reached.
-        mbu: the shares of them reached.
+        machine: a Machine.
         form: "max": one roofline over the whole step, max(all FLOPs / peak, all bytes / bandwidth). "sum": four
             operators one after the other (the layers' matrices, the head, attention of the prompt chunks, attention of
             the decoding rows), each the larger of its two times.
@@ -49,26 +48,20 @@ class StepTime:
     layer_bytes: Bytes
     head_bytes: Bytes
     kv_bytes: Bytes
-    peak: FlopsPerSecond
-    bandwidth: BytesPerSecond
-    mfu: Share = 1
-    mbu: Share = 1
+    machine: Machine
     form: str = "sum"
 
     def __post_init__(self):
         for name in ("linear_flops", "head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"):
             keep(self, nonnegative, "FLOP" if name.endswith("flops") else "B", name)
-        keep(self, positive, "FLOP/s", "peak")
-        keep(self, positive, "B/s", "bandwidth")
-        keep(self, fraction, "", "mfu", "mbu")
         one_of(self.form, "form", ("sum", "max"))
         positive(self.span(1, 1, 1), "time of a step", "ticks")
 
     @cached_property
     def _ticks(self):
-        flops = [compute_seconds(f, self.peak, self.mfu) for f in (self.linear_flops, self.head_flops, self.pair_flops)]
-        moves = [transfer_seconds(b, self.bandwidth, self.mbu) for b in (self.layer_bytes, self.head_bytes, self.kv_bytes)]
-        return tuple(round(TICKS * seconds) for seconds in flops + moves)
+        flops = [Pass(f, 0) for f in (self.linear_flops, self.head_flops, self.pair_flops)]
+        moves = [Pass(0, b) for b in (self.layer_bytes, self.head_bytes, self.kv_bytes)]
+        return tuple(round(TICKS * self.machine.seconds(cost)) for cost in flops + moves)
 
     def step(self, tokens: Tokens, logits: Number, pairs: Number, context: Tokens, decode_context: Tokens) -> Number:
         """Ticks of one step: ``tokens`` through the layers, ``logits`` rows through the head; the prompt chunks with
@@ -84,7 +77,10 @@ class StepTime:
         """
         linear, head, pair, layers, head_weights, kv = self._ticks
         if self.form == "max":
-            compute, memory = linear * tokens + head * logits + pair * (pairs + decode_context), kv * (context + decode_context)
+            compute, memory = (
+                linear * tokens + head * logits + pair * (pairs + decode_context),
+                kv * (context + decode_context),
+            )
             return max(compute, layers + head_weights + memory)
         attention = max(pair * pairs, kv * context) + max(pair, kv) * decode_context
         return max(linear * tokens, layers) + max(head * logits, head_weights) + attention
@@ -99,11 +95,11 @@ class StepTime:
             steps: in a row.
         """
         linear, head, pair, layers, head_weights, kv = self._ticks
-        total = steps * context + rows * (steps * (steps - 1) // 2)
         if self.form == "max":
-            lead = (linear + head) * rows - layers - head_weights + (pair - kv) * context  # FLOPs' time less bytes', first step
-            return steps * (layers + head_weights) + kv * total + _positive_part(lead, (pair - kv) * rows, steps)
-        return steps * (max(linear * rows, layers) + max(head * rows, head_weights)) + max(pair, kv) * total
+            compute, memory = (linear + head) * rows + pair * context, layers + head_weights + kv * context
+            return sum_of_larger(0, steps - 1, (compute, pair * rows), (memory, kv * rows))
+        once = max(linear * rows, layers) + max(head * rows, head_weights)
+        return steps * once + max(pair, kv) * line_sum(0, steps - 1, context, rows)
 
     def seconds(self, *counts: Number) -> Seconds:
         """Time of one step (s); counts as for `step`.
@@ -115,21 +111,16 @@ class StepTime:
 
 
 @formula
-def step_time(
-    model: Model, card: Accelerator, mfu: Share = 1, mbu: Share = 1, form: str = "sum", precision: str = "bf16", bytes_per_value: Bytes = 2
-) -> StepTime:
-    """The `StepTime` of a dense model with ordinary attention on an accelerator.
+def step_time(model: Model, machine: Machine, form: str = "sum", formats: Formats = BF16) -> StepTime:
+    """The `StepTime` of a dense model with ordinary attention on a machine, which shares one copy by tensor parallelism.
 
     Args:
-        model: a `models.Model`.
-        card: an `accelerators.Accelerator`.
-        mfu: the shares of them reached.
-        mbu: the shares of them reached.
+        model: a Model.
+        machine: a Machine.
         form: "max": one roofline over the whole step, max(all FLOPs / peak, all bytes / bandwidth). "sum": four
             operators one after the other (the layers' matrices, the head, attention of the prompt chunks, attention of
             the decoding rows), each the larger of its two times.
-        precision: of the peak.
-        bytes_per_value: of weights and KV (B).
+        formats: a `Formats`.
 
     Assumptions:
         The embedding rows that a step looks up are left out (below 1e-4 of the bytes).
@@ -141,33 +132,20 @@ def step_time(
     Example:
         >>> from workloads.facts.accelerators import accelerator
         >>> from workloads.facts.models import model
-        >>> bound = step_time(model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation"))
+        >>> bound = step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation")))
         >>> round(1000 * bound.seconds(64, 64, 0, 0, 64 * 2743), 2)
         22.89
     """
     if model.experts or model.latent:
         raise ValueError(f"model must be dense, with ordinary attention, got {model.name}")
-    token, head_bytes = forward(model, 1), bytes_per_value * model.hidden * model.vocab
+    token, head_bytes = forward(model, 1), formats.weight_bytes * model.hidden * model.vocab
     return StepTime(
         token.projections + token.ffn,
         token.head,
         attention_flops_per_pair(model),
-        weights_read_per_step(model, bytes_per_value) - head_bytes,
+        weights_read_per_step(model, formats.weight_bytes) - head_bytes,
         head_bytes,
-        kv_bytes_per_token(model, bytes_per_value),
-        card.peak(precision),
-        card.bandwidth,
-        mfu,
-        mbu,
+        Layout(tensor=machine.count).kv_copies(model) * kv_bytes_per_token(model, formats.cache_bytes),
+        machine,
         form,
     )
-
-
-def _positive_part(first, slope, steps):
-    """Sum over j < steps of max(0, first + slope j), in integers."""
-    if slope > 0:
-        first, slope = first + slope * (steps - 1), -slope
-    if first <= 0:
-        return 0
-    count = min(steps, -(first // slope)) if slope else steps
-    return count * first + slope * (count * (count - 1) // 2)

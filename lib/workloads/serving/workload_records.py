@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from ..checks import formula, keep, nonnegative, plain, positive, some, whole
-from ..counts.request_tokens import Request, total_decode_steps
+from ..checks import flag, formula, keep, nonnegative, plain, positive, some, whole
+from ..counts.request_tokens import Request
 from ..units import Bytes, Count, FlopCount, Seconds, Tokens
 from .arrivals import Arrival
 from .prefix_cache import recorded_rounds
@@ -21,11 +21,6 @@ from .prefix_cache import recorded_rounds
 def _text(value, name):
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} must be a text that is not empty, got {value!r}")
-
-
-def _truth(value, name):
-    if not (value is None or isinstance(value, bool)):
-        raise ValueError(f"{name} must be true, false or unknown (None), got {value!r}")
 
 
 def _flat(record, name, kind=None):
@@ -112,7 +107,7 @@ class InteractiveRecord:
     def __post_init__(self):
         for name in ("task", "check", "model", "version"):
             _text(getattr(self, name), name)
-        _truth(self.passed, "passed")
+        keep(self, flag, "", "passed", unknown=True)
         keep(self, nonnegative, "s", "arrival")
         keep(self, whole, "", "branches", least=1)
         keep(self, nonnegative, "s", "reuse_seconds", unknown=True)
@@ -324,7 +319,7 @@ def decode_steps(record: InteractiveRecord) -> Count:
         >>> decode_steps(InteractiveRecord("q1", "exact answer", None, "Qwen3-8B", "v1", 0, [ModelCall(8192, 0, 256)]))
         255
     """
-    return total_decode_steps(call.request for call in record.calls)
+    return sum(call.request.decode_steps for call in record.calls)
 
 
 @formula

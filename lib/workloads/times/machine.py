@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..checks import fraction, keep, nonnegative, positive, whole
+from ..checks import formula, fraction, keep, nonnegative, positive, whole
 from ..counts import memory
 from ..counts.layout import Layout
 from ..counts.passes import Pass
@@ -90,7 +90,10 @@ class Machine:
         return replace(self, mfu=mfu, mbu=mbu)
 
 
-def fits(model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0) -> Number:
+@formula
+def fits(
+    model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0
+) -> Number:
     """Sequences that the machine holds at once beside the weights (whole; 0 where not even one fits).
 
     Equation:
@@ -122,7 +125,8 @@ def fits(model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16
     layout = (layout or Layout(tensor=machine.count)).only("tensor", "data")
     if layout.gpus != machine.count:
         raise ValueError(f"layout must be of the machine's {machine.count} accelerators, got {layout.gpus}")
-    usable = (1 - fraction(reserve, "reserve", zero=True)) * machine.memory_bytes / layout.data
+    pool = machine.memory_bytes / layout.data
+    kept = fraction(reserve, "reserve", zero=True) * pool
     weights = memory.weight_bytes(model, formats.weight_bytes)
     one = layout.kv_copies(model) * memory.kv_bytes(model, positive(tokens, "tokens"), 1, formats.cache_bytes)
-    return memory.sequences_that_fit(usable, weights, one, layout.data)
+    return memory.sequences_that_fit(pool, weights + kept, one, layout.data)

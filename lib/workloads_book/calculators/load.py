@@ -2,10 +2,14 @@
 
 from math import gcd
 
-from workloads.counts import flops, memory, request_tokens
+from workloads.counts import memory, request_tokens
+from workloads.counts.layout import Layout
+from workloads.counts.passes import decode, prefill
 from workloads.facts import accelerators, models
+from workloads.facts.formats import Formats
 from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
 from workloads.times import roofline
+from workloads.times.machine import Machine, fits
 from workloads.units import TERA, number, quantity
 
 from .. import plot
@@ -41,24 +45,25 @@ from .forms import calculator, choice, count, doublings, group, num, result, swi
 def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_value, mfu, mbu, new, output, past, batch):
     """Ridge, operating points, time to first token, interval between tokens, and sequences that fit."""
     m, card, request = models.model(model), accelerators.accelerator(accelerator), request_tokens.Request(new, output, past)
-    peak, bandwidth, room = cards * card.peak(precision), cards * card.bandwidth, cards * card.memory_bytes
-    width = dict(bytes_per_parameter=bytes_per_parameter, bytes_per_value=bytes_per_value)
-    end, copies = request_tokens.end_context(request), memory.kv_copies(m, cards)
+    box, formats, layout = Machine(card, cards, precision, mfu, mbu), Formats(bytes_per_parameter, bytes_per_value), Layout(cards)
+    end, copies, room = request.end_context, layout.kv_copies(m), box.memory_bytes
     weights, sequence = memory.weight_bytes(m, bytes_per_parameter), copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
-    fit = memory.sequences_that_fit(room, weights, sequence)
+    fit, context = fits(m, box, end, formats, layout), request.mean_decode_context
+    passes = {"prefill": prefill(m, request, 1, formats, layout)}
+    passes |= {f"decode of {number(n)}": decode(m, context, n, formats, layout) for n in dict.fromkeys((1, min(batch, fit or batch)))}
     points = {
         name: {
-            "flops": f,
-            "bytes": b,
-            "intensity": roofline.intensity(f, b),
-            "seconds": roofline.roofline_seconds(f, b, peak, bandwidth, mfu, mbu) if fit else None,
-            "regime": roofline.regime(f, b, peak, bandwidth, mfu, mbu),
+            "flops": work.flops,
+            "bytes": work.bytes,
+            "intensity": work.intensity,
+            "seconds": box.seconds(work) if fit else None,
+            "regime": box.regime(work),
         }
-        for name, (f, b) in _server_work(m, request, (1, min(batch, fit or batch)), copies, width).items()
+        for name, work in passes.items()
     }
     interval = list(points.values())[-1]["seconds"] if fit >= batch else None
     values = {
-        "ridge": roofline.ridge(peak, bandwidth),
+        "ridge": box.ridge,
         "ttft_seconds": points["prefill"]["seconds"],
         "interval_seconds": interval,
         "fit": fit,
@@ -68,7 +73,7 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
         "kv_copies": copies,
         **{f"{name}: {key}": value for name, point in points.items() for key, value in point.items()},
     }
-    machine = f"{several(cards, accelerator)} ({quantity(room, 'B')})"
+    named = f"{several(cards, accelerator)} ({quantity(room, 'B')})"
     if fit >= batch:
         text = (
             f"First token after {quantity(values['ttft_seconds'], 's', 3)} {'at best' if mfu == mbu == 1 else 'in this model'}, then one "
@@ -76,7 +81,8 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
             f"{number(fit)} sequences fit."
         )
     else:
-        text = f"{_what_does_not_fit(model, machine, batch, fit, weights, sequence, room)} {would_fit(m, card, end, batch, **width)}"
+        would = would_fit(m, card, end, batch, 1, bytes_per_parameter, bytes_per_value)
+        text = f"{_what_does_not_fit(model, named, batch, fit, weights, sequence, room)} {would}"
     rows = [
         [name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B"]
         + ([quantity(p["seconds"], "s", 3)] if fit else [])
@@ -85,24 +91,10 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     return result(
         text,
         values,
-        _server_verdicts(values, points, batch, copies, machine, room),
+        _server_verdicts(values, points, batch, copies, named, room),
         [(["work", "FLOPs>", "bytes>", "intensity>"] + ["time>"] * bool(fit), rows)],
-        [_roofline_plot(points, peak, bandwidth, mfu, mbu, values["ridge"])],
+        [_roofline_plot(points, box)],
     )
-
-
-def _server_work(m, request, batches, copies, width):
-    """FLOPs and bytes by name: one prefill, a decode step of each batch. Every copy of the cache that the cards keep is
-    moved.
-    """
-    new, past, context = request.new, request.past, request_tokens.mean_decode_context(request)
-    again = (copies - 1) * memory.kv_bytes(m, past + new, bytes_per_value=width["bytes_per_value"])
-    work = {"prefill": (flops.forward(m, new, past, head="last").total, memory.prefill_bytes(m, new, past, **width) + again)}
-    for rows in dict.fromkeys(batches):
-        moved = memory.decode_traffic(m, context, rows, **width)
-        step = moved.total + (copies - 1) * (moved.kv_read + moved.kv_written)
-        work[f"decode of {number(rows)}"] = flops.decode_step(m, context, rows).total, step
-    return work
 
 
 def _what_does_not_fit(model, machine, batch, fit, weights, sequence, room):
@@ -130,7 +122,8 @@ def _server_verdicts(values, points, batch, copies, machine, room):
         yield None, f"{name.capitalize()} is {p['regime']}: {number(p['intensity'], 3)} FLOP/B, ridge {number(values['ridge'], 4)}."
 
 
-def _roofline_plot(points, peak, bandwidth, mfu, mbu, ridge):
+def _roofline_plot(points, box):
+    peak, bandwidth, mfu, mbu, ridge = box.peak, box.bandwidth, box.mfu, box.mbu, box.ridge
     low, high = min(0.5, *(p["intensity"] for p in points.values())), max(4 * ridge, *(2 * p["intensity"] for p in points.values()))
     roof = lambda a, b: [(i, roofline.attainable(i, a, b) / TERA) for i in (low, a / b, high)]
     series = [Line("roof", roof(peak, bandwidth))]
@@ -192,11 +185,12 @@ SHIFTING = {"Shifting load": {}, "The same load, evenly mixed": dict(first_share
 def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, first_share, second_share, **lengths):
     """Fluid backlog of decode work over two windows, against the same requests evenly mixed."""
     m, card = models.model(model), accelerators.accelerator(accelerator)
+    box = Machine(card, mfu=mfu, mbu=mbu)
     windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
     mixed = _window(2 * seconds, rate, first_share + second_share, 200, **lengths)
     contexts = [round(arrivals.mean_step_context(w)) for w in ([mixed] if context == "one mean for all" else [mixed, *windows])]
     must_fit(m, card, max(contexts), batch)
-    at = lambda window: fluid.decode_rate(card, m, batch, round(arrivals.mean_step_context(window)), cards, mfu, mbu)
+    at = lambda window: fluid.decode_rate(m, box, batch, round(arrivals.mean_step_context(window)), cards)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
     pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
     path, flat = fluid.path_until_empty(pieces, rates[-1]), fluid.path_until_empty(even, at(mixed))
@@ -212,9 +206,7 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
         "mean_delay_seconds": fluid.backlog_area(path) / arrived,
         "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
         "path": [list(p) for p in path],
-        "fit": memory.sequences_that_fit(
-            card.memory_bytes, memory.weight_bytes(m), memory.kv_bytes(m, round(arrivals.mean_step_context(mixed)))
-        ),
+        "fit": fits(m, box, round(arrivals.mean_step_context(mixed))),
     }
     text = (
         f"The backlog grows to {number(round(values['peak_steps']))} steps and is gone {clock(values['empty_seconds'])} after the start; "
@@ -326,7 +318,7 @@ def simulator(
         raise ValueError(f"seed must be a draw with at least one request in the two windows, got {seed}, whose are empty: choose another")
     m, card = models.model(model), accelerators.accelerator(accelerator)
     engine = simulation.Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
-    run = simulation.serve(load, engine, step_seconds.step_time(m, card, mfu, mbu, form))
+    run = simulation.serve(load, engine, step_seconds.step_time(m, Machine(card, mfu=mfu, mbu=mbu), form))
     waiting = _outstanding(run)
     found = {
         "requests": len(run.requests),

@@ -1,6 +1,5 @@
 """Calculators of reinforcement learning: one step, and the cycle against the share of samples kept."""
 
-from dataclasses import fields, replace
 from functools import lru_cache
 from math import ceil
 
@@ -12,12 +11,12 @@ from workloads.units import number, quantity
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, plain, scaled
+from .common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, scaled
 from .forms import calculator, choice, count, doublings, group, num, possible, result, switch
 
 # one step ---------------------------------------------------------------------------------------------------
-ROUND = configuration.RLStep()
-SHARES = {"mfu": ROUND.mfu, "mbu": ROUND.mbu}
+ROUND = configuration.RLStep().values  # every field's default, by name
+SHARES = {name: ROUND[name] for name in ("mfu", "mbu")}
 ROUND_MODEL, ROUND_CARD = "8B, round figures", "H100, round figures"
 PHASES = {
     "prefill": "prefill",
@@ -27,35 +26,31 @@ PHASES = {
     "optimizer": "optimizer",
     "other": "other",
 }
-PRINTED = {
-    f.name: value
-    for f in fields(configuration.RLStep)
-    if (value := getattr(configuration.printed_page(), f.name)) != getattr(ROUND, f.name)
-}
+PRINTED = {name: value for name, value in configuration.printed_page().values.items() if value != ROUND[name]}
 ASSUMPTIONS = (
-    switch("lora", "LoRA: no weight gradients, 4N for 6N", ROUND.lora),
-    switch("reference", "Pass of a reference model", ROUND.reference),
+    switch("lora", "LoRA: no weight gradients, 4N for 6N", ROUND["lora"]),
+    switch("reference", "Pass of a reference model", ROUND["reference"]),
     choice("context", "Cache read in a decode step", ("average", "full")),
     choice("capacity", "A cache that does not fit", ("waves", "ignored")),
     num("kv_bytes", "Cache bytes, where they are not the model's", None, "B/token", 1, 10**7, optional=True),
     *group(
         "Further assumptions",
         choice("decode_bound", "Limit of a decode step", ("roofline", "memory")),
-        switch("stragglers", "Decode lasts until the longest completion ends", ROUND.stragglers),
-        switch("recompute", "Activations recomputed: one more forward", ROUND.recompute),
-        switch("policy_logprobs", "Pass of the policy over finished samples", ROUND.policy_logprobs),
-        count("teachers", "Passes of teachers", ROUND.teachers, "", 0, 16),
+        switch("stragglers", "Decode lasts until the longest completion ends", ROUND["stragglers"]),
+        switch("recompute", "Activations recomputed: one more forward", ROUND["recompute"]),
+        switch("policy_logprobs", "Pass of the policy over finished samples", ROUND["policy_logprobs"]),
+        count("teachers", "Passes of teachers", ROUND["teachers"], "", 0, 16),
         choice("first_token", "First token comes from", ("decode", "prefill")),
         choice("prefill_head", "Head in a prefill", ("all", "last")),
         choice("pass_head", "Head in passes over samples", ("all", "labels")),
-        count("epochs", "Training passes over the samples", ROUND.epochs, "", 1, 64),
-        count("rollout_uses", "Steps that share one set of rollouts", ROUND.rollout_uses, "steps", 1, 64),
-        num("optimizer_bytes", "Optimizer traffic", ROUND.optimizer_bytes, "B/parameter", 0, 100),
-        num("trainable_share", "Share of the parameters trained", ROUND.trainable_share, "", 1e-6, 1),
-        num("held_state_bytes", "Training state kept during rollout", ROUND.held_state_bytes, "B/parameter", 0, 100),
-        count("copies", "Copies of the weights held", ROUND.copies, "", 1, 8),
-        num("overhead", "Memory over that of the weights", ROUND.overhead, "", 1, 4),
-        num("other_seconds", "Rewards, weight transfer: time alone", ROUND.other_seconds, "s", 0, 10**5),
+        count("epochs", "Training passes over the samples", ROUND["epochs"], "", 1, 64),
+        count("num_iterations", "Steps that share one set of rollouts", ROUND["num_iterations"], "steps", 1, 64),
+        num("optimizer_bytes", "Optimizer traffic", ROUND["optimizer_bytes"], "B/parameter", 0, 100),
+        num("trainable_share", "Share of the parameters trained", ROUND["trainable_share"], "", 1e-6, 1),
+        num("held_state_bytes", "Training state kept during rollout", ROUND["held_state_bytes"], "B/parameter", 0, 100),
+        count("copies", "Copies of the weights held", ROUND["copies"], "", 1, 8),
+        num("overhead", "Memory over that of the weights", ROUND["overhead"], "", 1, 4),
+        num("other_seconds", "Rewards, weight transfer: time alone", ROUND["other_seconds"], "s", 0, 10**5),
     ),
 )
 
@@ -64,7 +59,7 @@ def _card(accelerator):
     """Accelerator by name; the round figures are those of the library's default step."""
     if accelerator != ROUND_CARD:
         return accelerators.accelerator(accelerator)
-    return accelerators.Accelerator(ROUND_CARD, ROUND.memory_bytes, ROUND.bandwidth, {"bf16": ROUND.peak})
+    return accelerators.Accelerator(ROUND_CARD, ROUND["memory_bytes"], ROUND["bandwidth"], {"bf16": ROUND["peak"]})
 
 
 def _must_fit(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
@@ -77,24 +72,25 @@ def _must_fit(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
     """
     step = step_of(gpus_per_copy, gpus)
     least = capacity.smallest_copy(lambda g: step_of(g, gpus), gpus)
-    if not gpus % gpus_per_copy and capacity.sequences_that_fit(step):
+    if not gpus % gpus_per_copy and capacity.sequences_per_copy(step):
         return
     if least and gpus % gpus_per_copy:
         raise ValueError(
             f"gpus_per_copy must divide the {number(gpus)} GPUs that sample, into parts of at least {number(least)} for {model}, got "
             f"{gpus_per_copy}"
         )
+    tokens = step.rollout.prompt_tokens + step.rollout.longest
     there = (
-        f"a GPU would need {quantity(capacity.resident_bytes(step), 'B')} for the weights and "
-        f"{quantity(capacity.sequence_bytes(step) / gpus_per_copy, 'B')} for a sequence of {number(step.prompt_tokens + step.longest)} "
-        f"tokens, and has {quantity(step.memory_bytes, 'B')}"
+        f"a GPU would need {quantity(step.resident_bytes, 'B')} for the weights and "
+        f"{quantity(step.sequence_bytes / gpus_per_copy, 'B')} for a sequence of {number(tokens)} tokens, and has "
+        f"{quantity(step.gpu.memory_bytes, 'B')}"
     )
     if least:
         raise ValueError(
             f"gpus_per_copy must be at least {number(least)}, got {gpus_per_copy}: {there}; {number(least)} is the smallest part of "
             f"{number(gpus)} GPUs that holds {model} and a sequence"
         )
-    more = next((n for n in (2**k for k in range(11)) if n > gpus and capacity.sequences_that_fit(step_of(n, n))), None)
+    more = next((n for n in (2**k for k in range(11)) if n > gpus and capacity.sequences_per_copy(step_of(n, n))), None)
     if more is None:
         raise ValueError(
             f"model must be smaller, or sequences shorter, got {model}: {there}, and no copy on up to 1,024 {accelerator} holds both"
@@ -107,12 +103,13 @@ def _must_fit(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
 
 def _learner_verdict(step):
     """Said where weights, gradients and optimizer state of all weights exceed the memory of the GPUs that learn."""
-    state = training_memory.training_state_bytes(step.all_parameters).total
-    if not step.lora and step.trainable_share == 1 and state > step.gpus * step.memory_bytes:
+    gpus, memory_bytes = step.placement.gpus, step.gpu.memory_bytes
+    state = training_memory.training_state_bytes(step.policy.all_parameters).total
+    if not step.method.lora and step.method.trainable_share == 1 and state > gpus * memory_bytes:
         yield (
             False,
-            f"Learning keeps 18 B a parameter, {quantity(state, 'B')}, more than {number(step.gpus)} GPUs of "
-            f"{quantity(step.memory_bytes, 'B')} hold: it needs {number(ceil(state / step.memory_bytes))}, or state kept elsewhere.",
+            f"Learning keeps 18 B a parameter, {quantity(state, 'B')}, more than {number(gpus)} GPUs of "
+            f"{quantity(memory_bytes, 'B')} hold: it needs {number(ceil(state / memory_bytes))}, or state kept elsewhere.",
         )
 
 
@@ -126,27 +123,33 @@ def _step_of(model, accelerator, bytes_per_parameter, bytes_per_value, expert_pa
         peak=card.peak(),
         bandwidth=card.bandwidth,
         memory_bytes=card.memory_bytes,
-        weight_bytes=ROUND.parameters * bytes_per_parameter,
+        weight_bytes=ROUND["parameters"] * bytes_per_parameter,
         **{"kv_bytes": cache, **given},
     )
 
 
 @lru_cache(maxsize=256)
-def _crossover(config):
-    return phases.crossover_length(config)
+def _crossover(step):
+    return phases.crossover_length(step)
 
 
-def _column(config):
-    """What the calculator shows of one configuration, by name."""
-    step = phases.rl_step(config)
-    rates = {name: possible(lambda: getattr(step, name)) for name in ("rollout_mfu", "training_mfu", "step_mfu")}
-    derived = ("rollout_seconds", "learning_seconds", "rollout_share", "step_flops", "intensity", "regime", "fits")
+def _column(step):
+    """What the calculator shows of one step, by name."""
+    found = phases.rl_step(step)
+    cost = lambda kind, *names: {f"{name}_{kind}": getattr(getattr(found, name), kind) for name in names}
+    totals = ("step_seconds", "step_flops", "sampled_tokens", "trained_tokens", "forward_tokens", "waves", "fit", "held_bytes")
+    derived = ("rollout_share", "intensity", "ridge", "regime", "fits")
     return {
-        **plain(step),
-        **{name: getattr(step, name) for name in derived},
-        **rates,
-        "crossover_tokens": _crossover(configuration.with_completion(config, 1024)),
-        "overflow_tokens": capacity.overflow_length(config) if config.kv_bytes > 0 else None,
+        **cost("seconds", "prefill", "decode", "logprob", "training", "optimizer", "rollout", "learning"),
+        **cost("flops", "prefill", "decode", "logprob", "training"),
+        **cost("bytes", "decode"),
+        **cost("steps", "decode"),
+        **{name: getattr(found, name) for name in (*totals, *derived)},
+        **{name: possible(lambda: getattr(found, name)) for name in ("rollout_mfu", "training_mfu", "step_mfu")},
+        "other_seconds": step.method.other_seconds,
+        "batch": step.batch,
+        "crossover_tokens": _crossover(step.having_mean(1024)),
+        "overflow_tokens": capacity.overflow_length(step) if step.policy.kv_bytes > 0 else None,
     }
 
 
@@ -158,32 +161,32 @@ def _printed_assumptions(model):
     "rl-step",
     "One step of reinforcement learning",
     "How long does a step take, what is it spent on, and which assumption decides?",
-    num("completion", "Completion, mean", ROUND.completion, "tokens", 2, 2**20, doublings(128, 2**17)),
+    num("completion", "Completion, mean", ROUND["completion"], "tokens", 2, 2**20, doublings(128, 2**17)),
     choice("model", "Model", [ROUND_MODEL, *models.models()]),
     choice("accelerator", "Accelerator", [ROUND_CARD, *CARDS]),
-    count("gpus", "GPUs", ROUND.gpus, "", 1, 10**5, doublings(1, 1024)),
+    count("gpus", "GPUs", ROUND["gpus"], "", 1, 10**5, doublings(1, 1024)),
     *ASSUMPTIONS,
     *group(
         "Workload",
-        count("prompts", "Prompts a step", ROUND.prompts, "", 1, 10**5, doublings(1, 1024)),
-        count("group", "Completions a prompt", ROUND.group, "", 1, 1024, doublings(1, 64)),
-        count("prompt_tokens", "Prompt", ROUND.prompt_tokens, "tokens", 0, 2**20),
+        count("prompts", "Prompts a step", ROUND["prompts"], "", 1, 10**5, doublings(1, 1024)),
+        count("group", "Completions a prompt", ROUND["group"], "", 1, 1024, doublings(1, 64)),
+        count("prompt_tokens", "Prompt", ROUND["prompt_tokens"], "tokens", 0, 2**20),
         num("spread", "Spread of the lengths: deviation over mean", 0, "", 0, 5),
         num("longest", "Longest completion, where they spread", 32768, "tokens", 2, 2**21),
         num("kept_samples", "Completions used in training (empty: all)", None, "samples", 1, 10**8, optional=True),
-        switch("shared_prompts", "One prefill for a group's prompt", ROUND.shared_prompts),
+        switch("shared_prompts", "One prefill for a group's prompt", ROUND["shared_prompts"]),
     ),
     *group(
         "Machine",
-        count("gpus_per_copy", "GPUs that share one copy of the weights", ROUND.gpus_per_copy, "", 1, 1024),
+        count("gpus_per_copy", "GPUs that share one copy of the weights", ROUND["gpus_per_copy"], "", 1, 1024),
         switch("expert_parallel", "They split the experts only", False),
         count("rollout_gpus", "GPUs for the rollout alone (empty: takes turns)", None, "", 1, 10**5, optional=True),
-        switch("overlap", "Rollout and training at the same time", ROUND.overlap),
+        switch("overlap", "Rollout and training at the same time", ROUND["overlap"]),
         num("bytes_per_parameter", "Bytes of a weight", 2, "B", 0.25, 8),
         num("bytes_per_value", "Bytes of a cached value", 2, "B", 0.25, 8),
-        num("mbu", "Share of the bandwidth reached (MBU)", ROUND.mbu, "", 0.001, 1, PERCENT),
-        num("mfu", "Share of the compute peak reached (MFU)", ROUND.mfu, "", 0.001, 1, PERCENT),
-        num("decode_mfu", "The same for the arithmetic of decode", ROUND.decode_mfu, "", 0.001, 1),
+        num("mbu", "Share of the bandwidth reached (MBU)", ROUND["mbu"], "", 0.001, 1, PERCENT),
+        num("mfu", "Share of the compute peak reached (MFU)", ROUND["mfu"], "", 0.001, 1, PERCENT),
+        num("decode_mfu", "The same for the arithmetic of decode", ROUND["decode_mfu"], "", 0.001, 1),
     ),
     presets={"As printed": PRINTED, "Corrected": {}},
     exact=False,
@@ -303,8 +306,8 @@ def _step_bars(columns):
         choice("accelerator", "Accelerator", CARDS),
         count("gpus", "GPUs that learn", 8, "", 1, 10**5, doublings(1, 1024)),
         count("gpus_per_copy", "GPUs that share one generating copy", 1, "", 1, 1024),
-        num("mbu", "Share of the bandwidth reached (MBU)", ROUND.mbu, "", 0.001, 1, PERCENT),
-        num("mfu", "Share of the compute peak reached (MFU)", ROUND.mfu, "", 0.001, 1, PERCENT),
+        num("mbu", "Share of the bandwidth reached (MBU)", ROUND["mbu"], "", 0.001, 1, PERCENT),
+        num("mfu", "Share of the compute peak reached (MFU)", ROUND["mfu"], "", 0.001, 1, PERCENT),
     ),
     *group(
         "Checking and transfer",
@@ -321,8 +324,8 @@ def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, 
     step_of = lambda g, n: configuration.for_model(m, card, gpus_per_copy=g, rollout_gpus=n, **fixed)
     _must_fit(step_of, samplers, gpus_per_copy, "rollout_gpus", model, accelerator)
     base, replicas = step_of(gpus_per_copy, samplers), samplers // gpus_per_copy
-    sync = weight_sync.weight_sync(base.weight_bytes, replicas, link, scheme, pieces=256 if scheme == "ring" else 1)
-    step_at = lambda share: phases.rl_step(replace(base, prompts=samples.expected_generated(kept, share) / group))
+    sync = weight_sync.weight_sync(base.policy.weight_bytes, replicas, link, scheme, pieces=256 if scheme == "ring" else 1)
+    step_at = lambda share: phases.rl_step(base.having(prompts=samples.expected_generated(kept, share) / group))
     roles = lambda share: round_schedule.step_roles(step_at(share), reward_seconds, sync.seconds)
     now = roles(retained)
     times = {role.name: role.seconds for role in now}

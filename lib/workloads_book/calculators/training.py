@@ -59,7 +59,7 @@ def _training_graph(model, tokens, trained, rank):
 def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, trained, rank, recipe, recompute, overhead, **frozen):
     """State, activations and FLOPs of one update; its time on so many accelerators."""
     m, card, graph = models.model(model), accelerators.accelerator(accelerator), _training_graph(model, tokens, trained, rank)
-    state = training_memory.state_bytes(graph, recipe, **frozen)
+    state = training_memory.training_state_bytes(graph, recipe, **frozen)
     forward, backward = backpropagation.forward_flops(graph), backpropagation.backward_flops(graph)
     again = flops.training(m, tokens, recompute=recompute).recomputed.total
     updated = training_batches.update_tokens(gpus * sequences, tokens, micro_batches)

@@ -11,7 +11,7 @@ from ...units import Dollars
 from .phases import Breakdown
 
 
-# ---------------------------------------------------------------------------------------------------------------------------- money
+# ---------------------------------------------------------------------------------------------------------------- money
 @dataclass(frozen=True)
 class Prices:
     """Dollars per million tokens: sampled (decode), trained on (training and optimizer), passed forward (prefill and
@@ -21,6 +21,11 @@ class Prices:
     sampled: Number
     trained: Number
     forward: Number
+
+    def __post_init__(self):
+        for name in ("sampled", "trained", "forward"):
+            if (price := getattr(self, name)) is not None or name != "forward":
+                object.__setattr__(self, name, nonnegative(price, name, "$/Mtoken"))
 
 
 @formula
@@ -65,13 +70,13 @@ def token_prices(result: Breakdown, dollars_per_gpu_hour: Dollars) -> Prices:
         >>> round(prices.sampled, 3), round(prices.trained, 3), prices.forward
         (0.154, 0.051, None)
     """
-    bill = step_dollars(result, dollars_per_gpu_hour) / (result.rollout_seconds + result.learning_seconds)
+    bill = step_dollars(result, dollars_per_gpu_hour) / (result.rollout.seconds + result.learning.seconds)
     per_million = lambda seconds, tokens: bill * seconds / tokens * 10**6
     known = is_array(result.forward_tokens) or is_symbolic(result.forward_tokens) or result.forward_tokens > 0
     return Prices(
-        per_million(result.decode_seconds, result.sampled_tokens),
-        per_million(result.training_seconds + result.optimizer_seconds, result.trained_tokens),
-        per_million(result.prefill_seconds + result.logprob_seconds, result.forward_tokens) if known else None,
+        per_million(result.decode.seconds, result.sampled_tokens),
+        per_million(result.training.seconds + result.optimizer.seconds, result.trained_tokens),
+        per_million(result.prefill.seconds + result.logprob.seconds, result.forward_tokens) if known else None,
     )
 
 
@@ -97,10 +102,10 @@ def metered_dollars(result: Breakdown, prices: Prices) -> Dollars:
         ... ) == 3 * 1024 * 4096 / 10**6
         True
     """
-    forward = 0 if prices.forward is None and not is_array(result.forward_tokens) and result.forward_tokens == 0 else prices.forward
+    free = prices.forward is None and not is_array(result.forward_tokens) and result.forward_tokens == 0
     lines = (
         (result.sampled_tokens, prices.sampled, "sampled"),
         (result.trained_tokens, prices.trained, "trained"),
-        (result.forward_tokens, forward, "forward"),
+        (result.forward_tokens, 0 if free else prices.forward, "forward"),
     )
     return sum(tokens * nonnegative(price, name, "$ per million tokens") for tokens, price, name in lines) / 10**6

@@ -1,8 +1,8 @@
-"""The cycle of reinforcement learning: roles and their data, rounds that overlap, samples kept, advantages, loss weights, new weights.
+"""The cycle of reinforcement learning: roles and their data, rounds that overlap, staleness.
 
-What one round costs in FLOPs, bytes and seconds is `rlstep`; which stage waits for which is `taskgraph`. This module joins the two: a
-`Role` reads and writes data and works for some seconds on each round. One piece of data, the weights that generate, is written at the
-end of a round and read by a later one.
+What one round costs in FLOPs, bytes and seconds is in `phases`; which stage waits for which is `taskgraph`. This module
+joins the two: a `Role` reads and writes data and works for some seconds on each round. One piece of data, the weights
+that generate, is written at the end of a round and read by a later one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .phases import Breakdown
 CARRIED = "generating weights"  # what one round hands to a later one
 
 
-# -------------------------------------------------------------------------------------------------------------- roles and one round
+# -------------------------------------------------------------------------------------------------- roles and one round
 @dataclass(frozen=True)
 class Role:
     """One party of the cycle: its name, its seconds for one round, the names of the data it reads and writes.
@@ -43,9 +43,10 @@ class Role:
     def __post_init__(self):
         checks.keep(self, checks.nonnegative, "s", "seconds", of=f" of role {self.name!r}")
         for field in ("reads", "writes"):
-            if isinstance(getattr(self, field), str):
-                raise ValueError(f"{field} of role {self.name!r} must be a tuple of names, got {getattr(self, field)!r}")
-            object.__setattr__(self, field, tuple(getattr(self, field)))
+            names = getattr(self, field)
+            if isinstance(names, str):
+                raise ValueError(f"{field} of role {self.name!r} must be a tuple of names, got {names!r}")
+            object.__setattr__(self, field, tuple(names))
 
 
 def _writers(roles):
@@ -85,12 +86,12 @@ def round_graph(roles: Sequence[Role]) -> tuple[Stage, ...]:
         [(), ('rollout',)]
     """
     writers = _writers(roles)
-    after = lambda role: tuple(dict.fromkeys(writers[data] for data in role.reads if data in writers and data != CARRIED))
-    return tuple(taskgraph.Stage(role.name, role.seconds, after(role)) for role in roles)
+    after = lambda role: (writers[data] for data in role.reads if data in writers and data != CARRIED)
+    return tuple(Stage(role.name, role.seconds, tuple(dict.fromkeys(after(role)))) for role in roles)
 
 
 @checks.formula
-def step_roles(result: Breakdown, reward_seconds: Seconds = 0, sync_seconds: Seconds = 0) -> tuple[Role, Role, Role, Role]:
+def step_roles(result: Breakdown, reward_seconds: Seconds = 0, sync_seconds: Seconds = 0) -> tuple[Role, ...]:
     """Roles of an RL step with machines of their own for sampling and learning: rollout, reward, learner, weight
     transfer.
 
@@ -112,17 +113,18 @@ def step_roles(result: Breakdown, reward_seconds: Seconds = 0, sync_seconds: Sec
         >>> [role.name for role in step_roles(rl_step(printed_page()), reward_seconds=5)]
         ['rollout', 'reward', 'learner', 'sync']
     """
-    if result.other_seconds != 0:
-        raise ValueError(f"other_seconds (s) must be 0 where reward and transfer are roles of their own, got {result.other_seconds!r}")
+    other = result.step.method.other_seconds
+    if other != 0:
+        raise ValueError(f"other_seconds (s) must be 0 where reward and transfer are roles of their own, got {other!r}")
     return (
-        Role("rollout", result.rollout_seconds, ("prompts", CARRIED), ("responses",)),
+        Role("rollout", result.rollout.seconds, ("prompts", CARRIED), ("responses",)),
         Role("reward", reward_seconds, ("responses",), ("rewards",)),
-        Role("learner", result.learning_seconds, ("responses", "rewards"), ("new weights",)),
+        Role("learner", result.learning.seconds, ("responses", "rewards"), ("new weights",)),
         Role("sync", sync_seconds, ("new weights",), (CARRIED,)),
     )
 
 
-# ------------------------------------------------------------------------------------------------------------- rounds that overlap
+# -------------------------------------------------------------------------------------------------- rounds that overlap
 @checks.formula
 def unrolled(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tuple[Stage, ...]:
     """Several rounds as one task graph; a role of round k (0, 1, ...) is the stage "name k".
@@ -150,7 +152,10 @@ def unrolled(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tupl
         >>> taskgraph.span(unrolled(loop, 10)), taskgraph.span(unrolled(loop, 10, staleness=1))
         (80, 53)
     """
-    rounds, staleness = checks.whole(rounds, "rounds", least=1), checks.whole(staleness, "staleness", "updates")
+    rounds, staleness = (
+        checks.whole(rounds, "rounds", least=1, most=10**5),
+        checks.whole(staleness, "staleness", "updates"),
+    )
     graph, writer = round_graph(roles), _writers(roles)[CARRIED]
     readers = {role.name for role in roles if CARRIED in role.reads}
 
@@ -161,7 +166,8 @@ def unrolled(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tupl
         if stage.name in readers and k >= 1 + staleness:
             yield f"{writer} {k - 1 - staleness}"
 
-    return tuple(taskgraph.Stage(f"{s.name} {k}", s.seconds, tuple(dict.fromkeys(after(s, k)))) for k in range(rounds) for s in graph)
+    stage = lambda s, k: Stage(f"{s.name} {k}", s.seconds, tuple(dict.fromkeys(after(s, k))))
+    return tuple(stage(s, k) for k in range(rounds) for s in graph)
 
 
 @checks.formula
@@ -191,7 +197,8 @@ def loop_seconds(roles: Sequence[Role]) -> Seconds:
             ways[stage.name] = max(before) + stage.seconds
     writer = _writers(roles)[CARRIED]
     if writer not in ways:
-        raise ValueError(f"roles must lead from a reader of {CARRIED!r} to its writer {writer!r}, got {[role.name for role in roles]!r}")
+        names = [role.name for role in roles]
+        raise ValueError(f"roles must lead from a reader of {CARRIED!r} to its writer {writer!r}, got {names!r}")
     return ways[writer]
 
 
@@ -274,6 +281,7 @@ def lags(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tuple[Co
         ... )
         (0, 1, 1, 1, 1)
     """
+    rounds = checks.whole(rounds, "rounds", least=1)
     windows, writer = taskgraph.earliest(unrolled(roles, rounds, staleness)), _writers(roles)[CARRIED]
     starts = [min(windows[f"{role.name} {k}"].start for role in roles if CARRIED in role.reads) for k in range(rounds)]
     arrived = lambda moment, k: sum(windows[f"{writer} {j}"].end <= moment for j in range(k))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 
 from ... import checks
 from ...costs import attempts
@@ -75,14 +76,20 @@ def enough_chance(kept: Tokens, fraction: Share, generated: Count) -> Share:
         >>> round(enough_chance(16, 0.5, 32), 4)
         0.57
     """
-    kept, generated = int(checks.whole(kept, "kept", "samples", least=1)), int(checks.whole(generated, "generated", "samples"))
-    if checks.fraction(fraction, "fraction") == 1 or generated < kept:
+    many = 10**8  # beyond it logarithms of factorials lose too many digits
+    kept, fraction = (
+        checks.whole(kept, "kept", "samples", least=1, most=many),
+        float(checks.fraction(fraction, "fraction")),
+    )
+    generated = checks.whole(generated, "generated", "samples", most=many)
+    if fraction == 1 or generated < kept:
         return float(generated >= kept)
     ways = lambda j: math.lgamma(generated + 1) - math.lgamma(j + 1) - math.lgamma(generated - j + 1)
     odds = lambda j: math.exp(ways(j) + j * math.log(fraction) + (generated - j) * math.log1p(-fraction))
-    if generated * fraction > kept:  # sum the smaller tail
-        return 1 - total(map(odds, range(kept)))
-    return total(map(odds, range(kept, generated + 1)))
+    low = generated * fraction > kept
+    tail = range(kept - 1, -1, -1) if low else range(kept, generated + 1)  # the smaller one, away from the mean
+    chance = total(takewhile(bool, map(odds, tail)))
+    return 1 - chance if low else chance
 
 
 @checks.formula
@@ -104,7 +111,7 @@ def generated_for(kept: Tokens, fraction: Share, confidence: Share) -> Count:
     """
     if checks.fraction(confidence, "confidence") > 1 - 1e-9:
         raise ValueError(f"confidence must be at most 1 - 1e-9, got {confidence!r}")
-    low, high = int(checks.whole(kept, "kept", "samples", least=1)) - 1, math.ceil(expected_generated(kept, fraction))
+    low, high = checks.whole(kept, "kept", "samples", least=1) - 1, math.ceil(expected_generated(kept, fraction))
     while enough_chance(kept, fraction, high) < confidence:
         low, high = high, 2 * high
     while high - low > 1:
@@ -194,7 +201,8 @@ def token_weights(micro_batches: Sequence[Sequence[Count]], average: str) -> tup
         >>> token_weights(((6,), (2, 2)), "micro-batch")
         ((0.08333333333333333,), (0.125, 0.125))
     """
-    counts = tuple(tuple(checks.whole(n, "labels of a sequence", "labels", least=1) for n in batch) for batch in micro_batches)
+    labels_of = lambda n: checks.whole(n, "labels of a sequence", "labels", least=1)
+    counts = tuple(tuple(map(labels_of, batch)) for batch in micro_batches)
     checks.whole(min(map(len, counts), default=0), "sequences of a micro-batch", least=1)
     labels, sequences = total(map(total, counts)), total(map(len, counts))
     weight = {

@@ -9,7 +9,7 @@ from ...times import roofline
 from ...units import Bytes, BytesPerSecond, Count, Seconds
 
 
-# ------------------------------------------------------------------------------------------------------- new weights for the replicas
+# ----------------------------------------------------------------------------------------- new weights for the replicas
 class Sync(NamedTuple):
     """Transfer of new weights: seconds until the last replica has them, bytes that leave the learner, bytes received by
     all replicas.
@@ -22,7 +22,12 @@ class Sync(NamedTuple):
 
 @checks.formula
 def weight_sync(
-    weight_bytes: Bytes, replicas: Count, bandwidth: BytesPerSecond, scheme: str = "independent", pieces: Count = 1, latency: Seconds = 0
+    weight_bytes: Bytes,
+    replicas: Count,
+    bandwidth: BytesPerSecond,
+    scheme: str = "independent",
+    pieces: Count = 1,
+    latency: Seconds = 0,
 ) -> Sync:
     """New weights for every replica, all links alike.
 
@@ -68,4 +73,5 @@ def weight_sync(
     message = roofline.transfer_seconds(checks.positive(weight_bytes, "weight_bytes", "B") / pieces, bandwidth)
     steps = {"independent": replicas, "tree": replicas.bit_length(), "ring": replicas + pieces - 1}[scheme]
     copies = 1 if scheme == "ring" else steps
-    return Sync(steps * (message + checks.nonnegative(latency, "latency", "s")), copies * weight_bytes, replicas * weight_bytes)
+    seconds = steps * (message + checks.nonnegative(latency, "latency", "s"))
+    return Sync(seconds, copies * weight_bytes, replicas * weight_bytes)

@@ -1,0 +1,101 @@
+"""`python -m workloads`: what it prints, for people and as JSON, and how it refuses bad input."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from workloads.__main__ import main
+from workloads.facts.accelerators import accelerators
+from workloads.facts.models import models
+
+# Qwen3-8B by hand: 36 layers of width 4,096, 32 query and 8 key heads of 128, feed-forward 12,288, vocabulary 151,936, head its own
+LAYER = 4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 12288 + 2 * 4096 + 2 * 128
+SIZE = 36 * LAYER + 4096 + 2 * 151936 * 4096
+MATRICES = 36 * (LAYER - 2 * 4096 - 2 * 128)
+ENTRY = 2 * 36 * 8 * 128 * 2  # B/token
+PAIR = 36 * 32 * 4 * 128  # FLOP a (query, key) pair
+
+
+def said(capsys, *arguments):
+    assert main(arguments) == 0
+    out = capsys.readouterr()
+    assert out.err == ""
+    return out.out
+
+
+def test_a_model_as_json_has_value_unit_and_kind(capsys):
+    found = json.loads(said(capsys, "model", "Qwen3-8B", "--context", "1000", "--batch", "4", "--format", "json"))
+    head, kept = 2 * 151936 * 4096, 2 * (SIZE - 151936 * 4096)
+    by_hand = {
+        "parameters": (SIZE, "", "count"),
+        "weights": (2 * SIZE, "B", "count"),
+        "KV cache of a sequence": (1000 * ENTRY, "B", "count"),
+        "prefill": (2 * MATRICES * 1000 + PAIR * 1000 * 1001 // 2 + head, "FLOP", "count"),
+        "decode step, arithmetic": (4 * (2 * MATRICES + head + PAIR * 1001), "FLOP", "count"),
+        "decode step, bytes moved": (kept + 4 * (1001 * ENTRY + 2 * 4096), "B", "bound"),
+    }
+    assert found == {what: dict(zip(("value", "unit", "kind"), row)) for what, row in by_hand.items()}
+
+
+def test_formats_are_those_of_the_command(capsys):
+    found = json.loads(said(capsys, "model", "Qwen3-8B", "--weights", "fp8", "--cache", "fp8", "--format", "json"))
+    assert found["weights"]["value"] == SIZE and found["KV cache of a sequence"]["value"] == 8192 * ENTRY // 2
+
+
+def test_an_accelerator_has_memory_bandwidth_and_a_peak_for_each_precision(capsys):
+    found = json.loads(said(capsys, "accelerator", "H100 SXM", "--format", "json"))
+    assert found["memory"] == {"value": 80 * 10**9, "unit": "B", "kind": "count"}
+    assert found["bandwidth"] == {"value": 3.35e12, "unit": "B/s", "kind": "bound"}
+    assert found["dense bf16 peak"] == {"value": 989.4e12, "unit": "FLOP/s", "kind": "bound"}
+
+
+def test_text_has_a_line_for_each_number_in_units_that_people_read(capsys):
+    lines = said(capsys, "accelerator", "H100 SXM").splitlines()
+    assert lines[0].split() == ["memory", "80", "GB", "(count)"] and lines[1].split() == ["bandwidth", "3.350", "TB/s", "(bound)"]
+    rows = said(capsys, "model", "Qwen3-8B").splitlines()
+    assert rows[0].split() == ["parameters", f"{SIZE:,}", "(count)"] and rows[1].split() == ["weights", "16.38", "GB", "(count)"]
+
+
+@pytest.mark.parametrize("command, held", [("models", models), ("accelerators", accelerators)])
+def test_names_are_listed_and_each_can_be_asked_for(capsys, command, held):
+    names = said(capsys, command).splitlines()
+    assert names == list(held()) == json.loads(said(capsys, command, "--format", "json"))
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [
+        (["model", "GPT-7"], "GPT-7"),
+        (["model", "Mamba-2-2.7B"], "Mamba-2-2.7B"),
+        (["model", "Qwen3-8B", "--batch", "0"], "batch"),
+        (["model", "Qwen3-8B", "--context", "-1"], "-1"),
+        (["model", "Qwen3-8B", "--weights", "fp7"], "weights"),
+        (["model", "Qwen3-8B", "--cache", "fp7"], "cache"),
+        (["accelerator", "H1"], "H1"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(capsys, arguments, named):
+    assert main(arguments) == 2
+    out = capsys.readouterr()
+    assert out.out == "" and len(out.err.splitlines()) == 1 and named in out.err
+
+
+@pytest.mark.parametrize(
+    "arguments, named",
+    [([], "COMMAND"), (["frobnicate"], "frobnicate"), (["model"], "name"), (["model", "Qwen3-8B", "--batch", "two"], "two")],
+)
+def test_what_is_no_command_is_one_line_and_status_2(capsys, arguments, named):
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    out = capsys.readouterr()
+    assert left.value.code == 2 and out.out == "" and len(out.err.splitlines()) == 1 and named in out.err
+
+
+def test_help_names_every_command():
+    out = subprocess.run([sys.executable, "-m", "workloads", "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+    for command in ("model NAME", "accelerator NAME", "models, accelerators"):
+        assert any(line.startswith(command + " ") for line in out.splitlines()), command
+    status = subprocess.run([sys.executable, "-m", "workloads", "model", "?"], capture_output=True, text=True, timeout=60)
+    assert status.returncode == 2 and status.stderr.startswith("model must be one of")
