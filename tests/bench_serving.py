@@ -13,10 +13,12 @@ from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.serving.arrivals import Arrival, poisson_times
-from workloads.serving.replay import replay_factors, replay_load, replay_settings
-from workloads.serving.simulation import Engine, serve, serve_stepwise
+from workloads.serving.engine import Engine
+from workloads.serving.simulation import serve
+from workloads.serving.simulation_steps import serve_stepwise
 from workloads.serving.step_seconds import step_time
 from workloads.times.machine import Machine
+from workloads_book.measured_runs import replay_factors, replay_load, replay_settings
 
 ENGINE = Engine(**replay_settings())
 COST = step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors()))
@@ -38,7 +40,7 @@ def in_turn(calls, rounds):
 def bench_simpy(form):
     """A SimPy model of the same rules over `serve`, on both replays."""
     cost = replace(COST, form=form)
-    limits = {k: v for k, v in asdict(ENGINE).items() if k != "max_length"}
+    limits = {k: v for k, v in asdict(ENGINE).items() if k != "max_model_len"}
     for name in ("uniform", "phased"):
         load = replay_load(name)
         plain = [(a.time, a.request.new, a.request.output) for a in load]

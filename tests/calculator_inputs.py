@@ -58,7 +58,7 @@ def possible(chosen):
         chosen["gpus_per_copy"] = str(sampling)
     if {"last", "labels"} & {chosen.get("prefill_head"), chosen.get("pass_head")} and "round" in chosen.get("model", "round"):
         chosen["model"] = "Qwen3-8B"
-    if "max_length" in chosen:
-        chosen["max_length"] = "200000"
+    if "max_model_len" in chosen:
+        chosen["max_model_len"] = "200000"
     if "stages" in chosen:
         chosen |= {"stage": "compile", "waiting": "compile"} if "compile" in chosen["stages"] else {"stage": "test", "waiting": "lint fix"}

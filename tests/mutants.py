@@ -31,14 +31,14 @@ import rooms
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/mutants"
 SOURCE = WORK / "source"  # as everything was when the run began
-NO_FORMULAS = {"formats", "measurements", "results", "scaling_fit", "symbols", "tables", "traces", "training_reports", "workload_records"}
+NO_FORMULAS = {"formats", "measurements", "results", "scaling_fit", "symbols", "tables", "traces", "training_reports"}
 MODULES = sorted(set(rooms.PATHS) - NO_FORMULAS)
 OWN = {  # tests by another name
     **dict.fromkeys(("checks", "numeric", "units"), "support"),
     **dict.fromkeys(("models", "accelerators", "parameter_counts"), "facts"),
     **dict.fromkeys(("training_memory", "transformer_graph", "optimizer", "training_batches"), "backpropagation"),
     **dict.fromkeys(("rent", "mixture_of_experts"), "lifetime"),
-    **dict.fromkeys(("step_seconds", "replay", "calibration"), "simulation"),
+    **dict.fromkeys(("step_seconds", "calibration", "engine", "simulation_steps"), "simulation"),
     **dict.fromkeys(("capacity", "configuration", "generation", "parts", "price"), "phases"),
     **dict.fromkeys(("samples", "weight_sync"), "round_schedule"),
     "disaggregation": "vision",
@@ -126,7 +126,7 @@ def stages(module):
         and f"tests/{p.name}" not in (own, *generated)
         and not re.search(
             r"site|browser|notebook|calculators|accessib|answers|layers|grading|assignment|seal|prose|audit|api|lite|"
-            r"wayfinding|fact_tables|errata",
+            r"wayfinding|fact_tables|errata|last_digits|meaning|limits|front_door",
             p.name,
         )
     ]

@@ -32,10 +32,10 @@ def step_seconds(spec, work):
 
 
 class Server:
-    def __init__(self, env, spec, blocks, block_size, token_budget, seats, whole_sequence):
+    def __init__(self, env, spec, blocks, block_size, max_num_batched_tokens, max_num_seqs, whole_sequence):
         self.env, self.spec = env, spec
         self.free, self.block_size = list(range(blocks)), block_size
-        self.token_budget, self.seats, self.whole_sequence = token_budget, seats, whole_sequence
+        self.max_num_batched_tokens, self.max_num_seqs, self.whole_sequence = max_num_batched_tokens, max_num_seqs, whole_sequence
         self.queue, self.running, self.steps, self.awake = [], [], 0, env.event()
 
     def missing(self, job, tokens):
@@ -61,7 +61,7 @@ class Server:
         return job
 
     def schedule(self):
-        budget, chosen, someone_left = self.token_budget, [], False
+        budget, chosen, someone_left = self.max_num_batched_tokens, [], False
         for job in list(self.running):
             if job not in self.running:
                 continue
@@ -75,7 +75,7 @@ class Server:
                 chosen.append((job, new))
                 budget -= new
         if not someone_left:
-            while self.queue and budget > 0 and len(self.running) < self.seats:
+            while self.queue and budget > 0 and len(self.running) < self.max_num_seqs:
                 job = self.queue[0]
                 known = job.prompt + job.returned
                 new = min(known, budget)
@@ -121,10 +121,10 @@ def announce(env, server, job, at):
         server.awake.succeed()
 
 
-def simulate(load, spec, blocks, block_size=16, token_budget=4096, seats=64, whole_sequence=True):
+def simulate(load, spec, blocks, block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, whole_sequence=True):
     """Jobs in order of arrival and the number of steps; load: (seconds, prompt, output) tuples; spec: a StepTime and its machine."""
     env = simpy.Environment()
-    server = Server(env, spec, blocks, block_size, token_budget, seats, whole_sequence)
+    server = Server(env, spec, blocks, block_size, max_num_batched_tokens, max_num_seqs, whole_sequence)
     jobs = [Job(i, prompt, output) for i, (_, prompt, output) in enumerate(load)]
     for job, (at, *_) in zip(jobs, load):
         env.process(announce(env, server, job, at))

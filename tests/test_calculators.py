@@ -22,10 +22,10 @@ from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.learning.rl import configuration, phases
 from workloads.learning.scaling import loss, published_laws
-from workloads.serving import replay, simulation, step_seconds
+from workloads.serving import engine, simulation_steps, step_seconds
 from workloads.serving.arrivals import interleaved
 from workloads.times.machine import Machine
-from workloads_book import calculators, plot
+from workloads_book import calculators, measured_runs, plot
 from workloads_book.calculators import forms, load, tasks
 from workloads_book.calculators.forms import CALCULATORS
 
@@ -100,16 +100,17 @@ def test_backlog_against_a_queue_in_small_steps():
 def test_serving_presets_are_the_measured_loads_and_agree_with_the_reference(preset, name):
     given = CALCULATORS["serving"].presets[preset]
     shares = given.get("first_share", 90), given.get("second_share", 10)
-    lengths = [n for r in (replay.LONG_INPUT, replay.LONG_OUTPUT) for n in (r.new, r.output)]
+    lengths = [n for r in (measured_runs.LONG_INPUT, measured_runs.LONG_OUTPUT) for n in (r.new, r.output)]
     windows = [load._window(60, 4, share, 100, *lengths) for share in shares]
-    assert tuple(interleaved(windows)) == replay.replay_load(name)
-    cost = step_seconds.step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **replay.replay_factors()))
-    run = simulation.serve_stepwise(replay.replay_load(name), simulation.Engine(**replay.replay_settings()), cost)
+    assert tuple(interleaved(windows)) == measured_runs.replay_load(name)
+    box = Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **measured_runs.replay_factors())
+    cost = step_seconds.step_time(model("Qwen3-8B"), box)
+    run = simulation_steps.serve_stepwise(measured_runs.replay_load(name), engine.Engine(**measured_runs.replay_settings()), cost)
     shown = CALCULATORS["serving"](**given)
-    assert {k: shown["values"][k] for k in simulation.p95_times(run)} == simulation.p95_times(run) and shown["values"]["steps"] == run.steps
+    assert {k: shown["values"][k] for k in run.p95_times()} == run.p95_times() and shown["values"]["steps"] == run.steps
     assert shown["tables"][0]["head"][-1] == "measured>"
     assert CALCULATORS["serving"](**given, mfu=0.5)["tables"][0]["head"][-1] == "measured>"  # still that load on that machine
-    assert CALCULATORS["serving"](**given, seats=32)["tables"][0]["head"][-1] == "simulated>"  # another engine
+    assert CALCULATORS["serving"](**given, max_num_seqs=32)["tables"][0]["head"][-1] == "simulated>"  # another engine
 
 
 def test_random_arrivals_differ_by_draw_and_repeat_with_it():
@@ -347,7 +348,7 @@ def test_a_number_that_is_none_or_out_of_range_is_refused_by_name(text):
         ("rl-step", {"model": "GPT"}, "model"),
         ("roofline", {"precision": "fp8", "accelerator": "A100 80GB"}, "precision"),
         ("serving", {"rate": "100"}, "rate"),
-        ("serving", {"long_output": "20000"}, "max_length"),
+        ("serving", {"long_output": "20000"}, "max_model_len"),
         ("serving", {"rhythm": "random", "cv": "10", "rate": "0.05", "seed": "0"}, "seed"),
         ("serving", {"blocks": "100"}, "blocks"),
         ("task", {"stages": "a 1 b\nb 1 a"}, "stages"),

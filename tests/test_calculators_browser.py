@@ -111,7 +111,7 @@ def test_nothing_of_python_is_fetched_before_the_first_input(live):
         ("rl-step", "model", "Llama-3.1-8B"),
         ("roofline", "batch", "64"),
         ("backlog", "cards", "1"),
-        ("serving", "seats", "32"),
+        ("serving", "max_num_seqs", "32"),
         ("task", "stages", "a 1\nb 4 a\ncompile 2 a\nplan 1 b compile\nsearch 1"),
         ("success", "new_cost", "1.5"),
         ("audio", "buffer", "60"),

@@ -8,8 +8,7 @@ import pytest
 from workloads.counts.parameter_counts import parameters
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
-from workloads.serving import replay
-from workloads_book import calculators
+from workloads_book import calculators, measured_runs
 from workloads_book.calculators import forms, load
 from workloads_book.calculators.common import ATTENTION, CARDS, DENSE, MEASURED_CARD
 from workloads_book.calculators.forms import CALCULATORS
@@ -147,7 +146,7 @@ def test_the_pool_of_the_measured_replay_is_reached_by_presets_and_in_its_chapte
     for preset, name in (("Measured, shifting", "phased"), ("Measured, evenly mixed", "uniform")):
         shown = CALCULATORS["serving"](**CALCULATORS["serving"].presets[preset])
         assert shown["values"]["blocks"] == 10_921 and shown["tables"][0]["head"][-1] == "measured>"
-        assert shown["values"]["request_p95"] == pytest.approx(replay.measured_replay(name).request_p95, rel=0.02)
+        assert shown["values"]["request_p95"] == pytest.approx(measured_runs.measured_replay(name).request_p95, rel=0.02)
 
 
 def test_fitted_shares_are_said_to_be_fitted_elsewhere():

@@ -30,7 +30,7 @@ from workloads.counts import (
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import parts, price, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
+from workloads.serving import arrivals, engine, fluid, latency_metrics, step_seconds
 from workloads.times import machine, taskgraph
 
 STANDS_FOR = {
@@ -114,7 +114,7 @@ STANDS_FOR = {
 }
 OWN = {  # whole signatures with defaults of their own
     "passes.prefill": dict(batch=1, head="last"),
-    "simulation.Engine": dict(block_size=16, token_budget=4096, seats=64, max_length=10 * 1024, whole_sequence=True),
+    "engine.Engine": dict(block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, max_model_len=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(tied=False),
     "models.Attention": dict(qkv_bias=False, qk_norm=False),
@@ -205,10 +205,10 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     mixture_of_experts.ExpertLayers: (EXPERTS | {"layers": 1}, {"model": "made"}),
     encoder_decoder.CedShape: (
         dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
-        {"name": "made", "body": None, "memory": None},
+        {"name": "made", "body": None, "far": None},
     ),
     encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
-    encoder_decoder.CedMemory: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedMemory)], 1), {}),
+    encoder_decoder.CedFarContext: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedFarContext)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},
@@ -237,7 +237,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         {"name": "made"},
     ),
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
-    simulation.Engine: ({"blocks": 1, "block_size": 1, "token_budget": 1, "seats": 1, "max_length": 1}, {}),
+    engine.Engine: ({"blocks": 1, "block_size": 1, "max_num_batched_tokens": 1, "max_num_seqs": 1, "max_model_len": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
 }
@@ -266,7 +266,6 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
         {},
     ),
     parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
-    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
     price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
@@ -333,12 +332,7 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
 
 
-CACHED = {  # of names and shapes, which hold plain numbers
-    "parameter_counts.matrices",
-    "parameter_counts.stack_counts",
-    "prefix_cache.recorded_rounds",
-    "playback.voice_record",
-}
+CACHED = {"parameter_counts.matrices", "parameter_counts.stack_counts"}  # of names and shapes, which hold plain numbers
 
 
 @pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.counts.encoder_decoder import DEEPSEEK_V41_FLASH as FLASH
-from workloads.counts.encoder_decoder import CedMemory, CedShape, ced_prefill_flops
+from workloads.counts.encoder_decoder import CedFarContext, CedShape, ced_prefill_flops
 
 
 def counted(s, tokens, scored):
     """FLOPs by stage, one token and one layer at a time: every product written out, every pair counted."""
-    s = SimpleNamespace(**vars(s), **vars(s.body), **vars(s.memory))
+    s = SimpleNamespace(**vars(s), **vars(s.body), **vars(s.far))
     h, pair, score = s.hidden, 4 * s.heads * s.head_dim, 2 * s.index_heads * s.index_width
     body = 2 * (
         2 * s.streams * h * s.mixing_outputs
@@ -52,7 +52,7 @@ def test_prefill_equals_the_token_by_token_count(tokens):
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 6), st.integers(1, 20))
 def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, scope):
     body = replace(FLASH.body, heads=2, head_dim=4, query_rank=6, kv_width=4, output_groups=2, output_rank=3, experts=5, expert_ffn=7)
-    memory = CedMemory(
+    far = CedFarContext(
         index_heads=2,
         index_width=3,
         compressor_layers=1,
@@ -64,14 +64,14 @@ def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, sc
         engram_in=3,
         engram_out=4,
     )
-    small = CedShape("small", 3, 2, window, 8, 11, body, memory)
+    small = CedShape("small", 3, 2, window, 8, 11, body, far)
     assert tuple(ced_prefill_flops(small, tokens, 2)) == counted(small, tokens, 2)
 
 
 def test_four_of_five_decoder_index_layers_score_16384_positions_at_most():
-    unlimited = replace(FLASH, memory=replace(FLASH.memory, index_scope=10**6))
+    unlimited = replace(FLASH, far=replace(FLASH.far, index_scope=10**6))
     dropped = sum(t - 16_384 for t in range(40_000 - 127, 40_001))  # by each of the last 128 tokens
-    per_position = 2 * FLASH.memory.index_heads * FLASH.memory.index_width
+    per_position = 2 * FLASH.far.index_heads * FLASH.far.index_width
     assert ced_prefill_flops(unlimited, 40_000).decoder - ced_prefill_flops(FLASH, 40_000).decoder == 4 * per_position * dropped
 
 
@@ -113,7 +113,7 @@ def test_symbols_pass():
         (lambda: FLASH.token_layers(float("inf")), "tokens"),
         (lambda: replace(FLASH, window=0), "window"),
         (lambda: replace(FLASH.body, heads=0), "heads"),
-        (lambda: replace(FLASH.memory, index_scope=1.5), "index_scope"),
+        (lambda: replace(FLASH.far, index_scope=1.5), "index_scope"),
     ],
 )
 def test_bad_lengths_are_refused(call, named):
@@ -151,4 +151,4 @@ def test_the_published_sizes_written_again():
         index_scope=16 * k,
         vocab=126 * k + 256,
     )
-    assert vars(FLASH) | vars(FLASH.body) | vars(FLASH.memory) == sizes | {"name": FLASH.name, "body": FLASH.body, "memory": FLASH.memory}
+    assert vars(FLASH) | vars(FLASH.body) | vars(FLASH.far) == sizes | {"name": FLASH.name, "body": FLASH.body, "far": FLASH.far}

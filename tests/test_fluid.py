@@ -42,7 +42,7 @@ def test_path_agrees_with_tick_by_tick_integration(pieces, start):
     times, held = tick_by_tick(pieces, start)
     for time, backlog in list(zip(times, held))[::97]:
         assert fluid.backlog_at(path, min(time, path[-1][0])) == pytest.approx(backlog, abs=0.02)
-    assert fluid.peak(path)[1] == pytest.approx(max(held), abs=0.02)
+    assert fluid.largest(path)[1] == pytest.approx(max(held), abs=0.02)
     assert fluid.backlog_area(path) == pytest.approx(sum(held) / 840, abs=0.5)
     assert path[-1][0] == sum(p.seconds for p in pieces)
 
@@ -50,7 +50,7 @@ def test_path_agrees_with_tick_by_tick_integration(pieces, start):
 @settings(deadline=None)
 @given(whole_pieces, st.integers(0, 30))
 def test_work_is_conserved_served_work_counted_on_its_own(pieces, start):
-    arrived, served, left = fluid.work(pieces, start)
+    arrived, served, left = fluid.balance(pieces, start)
     assert start + arrived == pytest.approx(served + left)
     assert left == pytest.approx(fluid.backlog_path(pieces, start)[-1][1])
     assert 0 <= served <= sum(p.service_rate * p.seconds for p in pieces) + 1e-9
@@ -79,7 +79,7 @@ def test_delay_agrees_with_draining_what_was_there(start, rate, later):
 
 def test_mean_delay_obeys_littles_law():
     pieces = [Piece(10, 5, 3), Piece(90, 1, 3)]
-    path, (arrived, _, left) = fluid.backlog_path(pieces), fluid.work(pieces)
+    path, (arrived, _, left) = fluid.backlog_path(pieces), fluid.balance(pieces)
     ticks = [(k + 0.5) / 200 for k in range(100 * 200)]
     waited = sum((5 if t < 10 else 1) / 200 * fluid.delay_at(pieces, t, 3) for t in ticks)
     assert left == 0 and waited / arrived == pytest.approx(fluid.backlog_area(path) / arrived, rel=1e-3)
@@ -88,7 +88,7 @@ def test_mean_delay_obeys_littles_law():
 def test_idle_capacity_is_not_saved():
     average = fluid.backlog_path([Piece(120, 3, 4)])
     timed = fluid.backlog_path([Piece(60, 1, 4), Piece(60, 5, 4)])
-    assert fluid.peak(average)[1] == 0 and fluid.peak(timed) == (120, 60)
+    assert fluid.largest(average)[1] == 0 and fluid.largest(timed) == (120, 60)
     reversed_order = fluid.backlog_path([Piece(60, 5, 4), Piece(60, 1, 4)])
     assert reversed_order == [(0, 0), (60, 60), (80, 0), (120, 0)]
 
@@ -114,15 +114,15 @@ def test_recurrence_equals_the_path_at_the_boundaries_of_windows():
 def test_recurrence_over_a_whole_window_hides_what_happens_inside_it():
     inside = fluid.backlog_path([Piece(30, 9, 5), Piece(30, 1, 5)])
     assert fluid.next_backlog(0, 30 * 9 + 30 * 1, 60 * 5) == inside[-1][1] == 0
-    assert fluid.peak(inside) == (30, 120)
+    assert fluid.largest(inside) == (30, 120)
 
 
 def test_a_queue_that_does_not_shrink_never_drains():
     with pytest.raises(ValueError, match="service_rate"):
         fluid.drain_seconds(1, 5, arrival_rate=5)
     with pytest.raises(ValueError, match="service_rate"):
-        fluid.path_until_empty([Piece(1, 1, 0)], service_rate=0)
-    assert fluid.path_until_empty([Piece(1, 0, 0)], service_rate=0) == [(0, 0), (1, 0)]
+        fluid.backlog_path([Piece(1, 1, 0)], then=0)
+    assert fluid.backlog_path([Piece(1, 0, 0)], then=0) == [(0, 0), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_worked_example_3_1():
     seconds = step_bytes_by_hand(64, 2742) / 1792e9
     rate = 2 * 64 / seconds
     assert fluid.decode_rate(QWEN, ONE, 64, 2742, replicas=2) == pytest.approx(rate, rel=1e-12)
-    path = fluid.path_until_empty(fluid.decode_pieces([FIRST, SECOND], rate), rate)
+    path = fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], rate), then=rate)
     assert path[:2] == [(0, 0), (60, 0)]
     assert path[2] == (120, pytest.approx((7471.2 - rate) * 60))
     assert path[3] == (pytest.approx(120 + (7471.2 - rate) * 60 / rate), 0)
@@ -192,7 +192,7 @@ def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
     own = [fluid.decode_rate(QWEN, ONE, 64, arrivals.mean_step_context(w), replicas=2) for w in (FIRST, SECOND)]
     assert own[0] == pytest.approx(128 * 1792e9 / step_bytes_by_hand(64, (9 * 255 * 8319 + 2047 * 2047) / (9 * 255 + 2047)))
     assert own[0] > arrivals.step_rate(FIRST)
-    backlog = fluid.peak(fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], own)))[1]
+    backlog = fluid.largest(fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], own)))[1]
     second_rate = 128 * 1792e9 / step_bytes_by_hand(64, (255 * 8319 + 9 * 2047 * 2047) / (255 + 9 * 2047))
     assert backlog == pytest.approx((7471.2 - second_rate) * 60)
     assert round(backlog) == 58097
@@ -247,11 +247,11 @@ def test_a_backlog_that_empties_with_its_piece_has_one_corner_there():
     assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=120) == [(0, 120), (60, 0)]
     assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=119) == [(0, 119), (59.5, 0), (60, 0)]
     assert fluid.backlog_at([(0, 0), (60, 120), (60, 30)], 60) == 120  # a jump is seen from before it
-    assert fluid.peak([(0, 1), (1, 4), (2, 4), (3, 0)]) == (1, 4)
+    assert fluid.largest([(0, 1), (1, 4), (2, 4), (3, 0)]) == (1, 4)
 
 
 def test_equal_rates_serve_all_and_keep_the_backlog():
-    assert fluid.work([fluid.Piece(60, 3, 3)]) == (180, 180, 0)
-    assert fluid.work([fluid.Piece(60, 3, 3)], start=10) == (180, 180, 10)
+    assert fluid.balance([fluid.Piece(60, 3, 3)]) == (180, 180, 0)
+    assert fluid.balance([fluid.Piece(60, 3, 3)], start=10) == (180, 180, 10)
     assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 3, start=90) == 30  # worked off at the very end of the piece
     assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 1, start=93) == 33  # 3 more at 1 a second behind it

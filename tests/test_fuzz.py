@@ -43,7 +43,8 @@ from workloads.counts import (
 from workloads.facts import accelerators, formats, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, replay, simulation, step_seconds, workload_records
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, simulation, step_seconds
+from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -54,9 +55,7 @@ NOT_FORMULAS = {
     "units",
     "results",
     "symbols",
-    "workload_records",
     "traces",
-    "replay",
     "measurements",
     "accelerators",
 }
@@ -174,14 +173,14 @@ step_fields = dict(
 )
 rl_step = st.builds(configuration.RLStep, **step_fields)
 breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
-engine = st.builds(simulation.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
+engine = st.builds(engine_module.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
     step_seconds.StepTime, *[st.floats(1, 1e6)] * 6, machine_of(st.just(GIGAHERTZ), st.just(1)), st.sampled_from(["sum", "max"])
 )
 short = st.builds(request_tokens.Request, st.integers(1, 20), st.integers(1, 19))
 load = lists(st.tuples(st.floats(0, 10), short), 1, 6).map(lambda ts: [arrivals.Arrival(t, r) for t, r in sorted(ts, key=lambda x: x[0])])
 run = st.builds(simulation.serve, load, engine, step_time)
-measured = st.builds(replay.Measured, unit, unit, unit, unit, st.integers(0, 9), st.just((1, 2)))
+measured = st.fixed_dictionaries(dict.fromkeys(("request_p95", "ttft_p95", "wait_p95", "makespan"), unit))
 tiny = model_shapes(layers=2, width=4)
 graph = st.builds(transformer_graph.transformer, tiny, few)
 run_row = st.builds(scaling.TrainingRun, st.just("made"), st.floats(1e6, 1e12), st.floats(1e6, 1e13), unit, st.just("file"))
@@ -565,7 +564,7 @@ EXAMPLES = [
     vision.encoder(),
     diffusion.qwen_image(),
     speech.fish_audio(),
-    simulation.Engine(100),
+    engine_module.Engine(100),
     parts.Rollout(),
     parts.Policy(),
     parts.Gpu(),
@@ -577,23 +576,17 @@ EXAMPLES = [
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),
     encoder_decoder.DEEPSEEK_V41_FLASH,
     encoder_decoder.DEEPSEEK_V41_FLASH.body,
-    encoder_decoder.DEEPSEEK_V41_FLASH.memory,
+    encoder_decoder.DEEPSEEK_V41_FLASH.far,
     layout.Layout(2),
     passes.Pass(6, 2),
     machine.Machine(accelerators.accelerator("H100 SXM"), 2),
     formats.Formats(1, 2),
     price.Prices(1, 2, 3),
-    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
-    workload_records.ModelCall(8, 2, 4, 1, 2),
-    workload_records.ToolCall("a", 0, 1),
-    workload_records.InteractiveRecord("a", "a", True, "m", "v", 1, (workload_records.ModelCall(8, 2, 4),), (), 1, 2),
-    workload_records.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
-    workload_records.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators", "replay", "workload_records"})
+    modules = set(rooms.NAMES) - (NOT_FORMULAS - {"accelerators"})
     checked = {
         kind
         for m in modules
@@ -672,7 +665,7 @@ def test_the_smallest_shapes_are_shapes():
     (
         lifetime.TaskType(1, 0, 1),
         mixture_of_experts.ExpertLayers("m", *[1] * 5, 0),
-        simulation.Engine(*[1] * 5),
+        engine_module.Engine(*[1] * 5),
         training_memory.TrainingBytes(*[0] * 5),
     )
     vision.VisionEncoder("m", *[1] * 8), diffusion.DiffusionTransformer("m", *[1] * 8), machine.Machine(GIGAHERTZ, 1)

@@ -25,7 +25,7 @@ from workloads.counts import backpropagation, encoder_decoder, flops, memory, mi
 from workloads.facts import accelerators, models
 from workloads.learning import lifetime
 from workloads.learning.rl import samples
-from workloads.serving import arrivals, fluid, latency_metrics, prefix_cache, queues, simulation, step_seconds
+from workloads.serving import arrivals, engine, fluid, latency_metrics, prefix_cache, queues, simulation, step_seconds
 from workloads.times import machine, roofline
 
 CALLS = Counter()  # by function or shape
@@ -233,11 +233,11 @@ def sequences(value):
             yield "int32 array", np.array(value, np.int32)
 
 
-NOT_IN_TURN = {"serving.calibrate"}  # a second a call
+NOT_IN_TURN = {"calibration.calibrate"}  # a second a call
 FREE = {("list", "seed")}  # tokens, of which only equality counts
 ONE_EACH = ("list", "tuple")
-ALSO_LISTS = {"streaming.deliveries process": ONE_EACH, "streaming.deliveries send": ONE_EACH, "streaming.deliveries network": ONE_EACH,
-              "streaming.playback chunk": ONE_EACH, "streaming.smallest_buffer chunk": ONE_EACH, "streaming.arrived_audio chunk": ONE_EACH,
+ALSO_LISTS = {"playback.deliveries process": ONE_EACH, "playback.deliveries send": ONE_EACH, "playback.deliveries network": ONE_EACH,
+              "playback.playback chunk": ONE_EACH, "playback.smallest_buffer chunk": ONE_EACH, "playback.arrived_audio chunk": ONE_EACH,
               "fluid.decode_pieces service_rate": ONE_EACH}  # fmt: skip
 SPARED = {"seed": ("text", "NumPy text", "0-d text")}
 
@@ -259,6 +259,9 @@ def some_values(name, arguments):
 
 def findings(name, arguments):
     values, found = some_values(name, arguments), []
+    together = Compare(name, lambda new: call(name, {a: new if is_number(v) else v for a, v in values.items()}))
+    together.extremes("all numbers")
+    found += together.found
     free, kinds = {a.name for a in arguments if (a.kind, a.options) in FREE}, {a.name: a.kind for a in arguments}
     for argument, value in values.items():
         default = inspect.signature(function(name)).parameters[argument.lstrip("*")].default
@@ -356,14 +359,14 @@ def test_an_iterator_is_read_once_and_kept():
 
 def test_the_simulator_takes_times_counts_and_flags_of_every_kind():
     one = request_tokens.Request(10, 2)
-    run = simulation.serve([arrivals.Arrival(np.int64(1), one)], simulation.Engine(blocks=100.0, block_size=16.0), ONE_A_SECOND)
-    assert run == simulation.serve([arrivals.Arrival(1, one)], simulation.Engine(blocks=100), ONE_A_SECOND)
-    with pytest.raises(ValueError, match=r"at most the engine's max_length 10240, got 40000"):
+    run = simulation.serve([arrivals.Arrival(np.int64(1), one)], engine.Engine(blocks=100.0, block_size=16.0), ONE_A_SECOND)
+    assert run == simulation.serve([arrivals.Arrival(1, one)], engine.Engine(blocks=100), ONE_A_SECOND)
+    with pytest.raises(ValueError, match=r"at most the engine's max_model_len 10240, got 40000"):
         simulation.serve(
-            [arrivals.Arrival(0, request_tokens.Request(short(30_000), short(10_000)))], simulation.Engine(blocks=100), ONE_A_SECOND
+            [arrivals.Arrival(0, request_tokens.Request(short(30_000), short(10_000)))], engine.Engine(blocks=100), ONE_A_SECOND
         )
     with pytest.raises(ValueError, match="whole_sequence must be True or False, got 'no'"):
-        simulation.Engine(blocks=100, whole_sequence="no")
+        engine.Engine(blocks=100, whole_sequence="no")
 
 
 def test_half_and_single_precision_mean_the_decimal_they_print():
@@ -391,7 +394,7 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: latency_metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
         (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),
-        (lambda: arrivals.poisson_times(4, 1, seed=None), "seed must be a number, a whole number of at least 0, got None"),
+        (lambda: arrivals.poisson_times(4, 1, seed=None), "seed must be a number, finite, got None"),
         (lambda: samples.generated_for(16, 1e-12, 0.95), "generated .* must be a whole number between 0 and 100,000,000"),
         (lambda: attempts.all_fail(0.5, 10**7), "attempts must be a whole number between 0 and 1,000,000"),
     ],

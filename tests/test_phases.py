@@ -188,6 +188,9 @@ def test_a_name_that_no_part_has_is_refused():
         RLStep(batch_size=8, gpu_count=2)
     with pytest.raises(TypeError, match="tokens"):
         RLStep().having(tokens=8)
+    for no_placement in (parts.Gpu(), 8):
+        with pytest.raises(TypeError):
+            RLStep(placement=no_placement)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- symbols

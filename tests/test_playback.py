@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from workloads.serving.playback import (
     Delivery,
-    VoiceRecord,
     arrived_audio,
     chunk_bytes,
     deliveries,
@@ -22,8 +21,8 @@ from workloads.serving.playback import (
     playback,
     played_audio,
     smallest_buffer,
-    voice_record,
 )
+from workloads_book.measured_runs import VoiceRecord, voice_record
 
 NETWORK = [5, 5, 50, 5, 5, 5, 5, 5]
 ARRIVALS = [38, 58, 123, 98, 118, 138, 158, 178]

@@ -18,12 +18,11 @@ from workloads.serving.prefix_cache import (
     kv_bytes_held,
     kv_bytes_read,
     prefill_flops,
-    recorded_calls,
-    recorded_rounds,
     retrieval_request,
     split,
     trace_prefill_flops,
 )
+from workloads_book.measured_runs import recorded_calls, recorded_rounds
 
 QWEN = model("Qwen3-8B")
 tokens = st.integers(0, 300)

@@ -53,7 +53,7 @@ def test_two_point_service_has_the_variation_the_simulation_uses():
 def test_bursty_arrivals_leave_the_region_of_the_poisson_formula():
     rate, service = 4, 0.2
     simulated = simulated_mean_wait(rate, lambda r: service, 200_000, seed=3, cv=3)
-    assert simulated > 5 * queues.md1_wait(rate, service)  # the M in M/D/1 is what fails
+    assert simulated > 5 * queues.mg1_wait(rate, service, 0)  # the M in M/D/1 is what fails
     assert queues.gg1_wait(rate, service, 9, 0) == pytest.approx(simulated, rel=0.2)
 
 
@@ -96,21 +96,21 @@ def test_total_wait_of_one_server_does_not_depend_on_order_when_services_are_equ
 
 def test_hand_worked_waits():
     assert queues.mg1_wait(4, 0.2, 0) == pytest.approx(0.4)  # rho 0.8: 0.8 / 0.4 * 0.2
-    assert queues.md1_wait(4, 0.125) == 0.0625  # rho 0.5: 0.5 / 1 * 0.125
+    assert queues.mg1_wait(4, 0.125, 0) == 0.0625  # rho 0.5: 0.5 / 1 * 0.125
 
 
 @settings(deadline=None)
 @given(st.floats(0.01, 0.98), st.floats(0, 5))
 def test_wait_rises_with_load_and_variation_and_vanishes_with_load(rho, scv):
     wait = queues.mg1_wait(rho, 1, scv)
-    assert queues.mg1_wait(rho + 0.01, 1, scv) > wait >= queues.md1_wait(rho, 1)
+    assert queues.mg1_wait(rho + 0.01, 1, scv) > wait >= queues.mg1_wait(rho, 1, 0)
     assert queues.mg1_wait(1e-9, 1, scv) < 1e-8
 
 
 def test_no_steady_state_at_full_load():
     for full in (1.0, 1.2):
         with pytest.raises(ValueError, match="utilization"):
-            queues.md1_wait(full, 1)
+            queues.mg1_wait(full, 1, 0)
         with pytest.raises(ValueError, match="utilization"):
             queues.gg1_wait(full, 1, 4, 0)
 
@@ -133,12 +133,12 @@ def test_bad_input_is_refused():
 def test_formulas_take_symbols_and_arrays():
     sympy, numpy = pytest.importorskip("sympy"), pytest.importorskip("numpy")
     lam, s = sympy.symbols("lambda S", positive=True)
-    assert sympy.simplify(queues.md1_wait(lam, s) - lam * s**2 / (2 * (1 - lam * s))) == 0
-    assert sympy.limit(queues.md1_wait(lam, 1), lam, 1, "-") == sympy.oo
-    waits = queues.md1_wait(numpy.array([0.2, 0.5]), 1.0)
-    assert waits == pytest.approx([queues.md1_wait(0.2, 1), queues.md1_wait(0.5, 1)])
+    assert sympy.simplify(queues.mg1_wait(lam, s, 0) - lam * s**2 / (2 * (1 - lam * s))) == 0
+    assert sympy.limit(queues.mg1_wait(lam, 1, 0), lam, 1, "-") == sympy.oo
+    waits = queues.mg1_wait(numpy.array([0.2, 0.5]), 1.0, 0)
+    assert waits == pytest.approx([queues.mg1_wait(0.2, 1, 0), queues.mg1_wait(0.5, 1, 0)])
     with pytest.raises(ValueError, match="utilization"):
-        queues.md1_wait(numpy.array([0.2, 1.5]), 1.0)
+        queues.mg1_wait(numpy.array([0.2, 1.5]), 1.0, 0)
 
 
 @pytest.mark.parametrize("services", [[1], [1, 1, 1], []])

@@ -14,6 +14,7 @@ from scipy.optimize import approx_fprime, minimize, minimize_scalar
 
 from workloads.learning import scaling, scaling_fit
 from workloads.learning.scaling import ScalingLaw
+from workloads_book.measured_runs import seed_runs
 
 LAW = ScalingLaw(E=1.7, A=400.0, alpha=0.34, B=2000.0, beta=0.37)
 exponents = st.floats(0.05, 0.9)
@@ -182,7 +183,7 @@ def test_a_broken_file_is_refused(lines, message):
 
 
 def test_a_larger_small_run_can_end_worse_than_a_smaller_one():
-    by_seed = {run.parameters: run.loss for run in scaling.seed_runs() if run.seed == 309}
+    by_seed = {run.parameters: run.loss for run in seed_runs() if run.seed == 309}
     assert by_seed[max(by_seed)] > sorted(by_seed.items())[1][1]
 
 

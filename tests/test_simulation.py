@@ -14,20 +14,21 @@ from workloads.facts.accelerators import Accelerator, accelerator
 from workloads.facts.models import model
 from workloads.serving.arrivals import Arrival, poisson_times
 from workloads.serving.calibration import calibrate, relative_errors
-from workloads.serving.replay import (
+from workloads.serving.engine import Engine, Run, Served
+from workloads.serving.simulation import serve
+from workloads.serving.simulation_steps import serve_stepwise
+from workloads.serving.step_seconds import TICKS, StepTime, step_time
+from workloads.serving.traces import trace_lines
+from workloads.times.machine import Machine
+from workloads_book.measured_runs import (
     LONG_INPUT,
     LONG_OUTPUT,
-    Measured,
     logged_chunks,
     measured_replay,
     replay_factors,
     replay_load,
     replay_settings,
 )
-from workloads.serving.simulation import Engine, Run, Served, outstanding, p95_times, serve, serve_stepwise
-from workloads.serving.step_seconds import TICKS, StepTime, step_time
-from workloads.serving.traces import trace_lines
-from workloads.times.machine import Machine
 
 QWEN, CARD = model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation")
 ENGINE = Engine(**replay_settings())
@@ -71,7 +72,7 @@ def fluid_bound():
 @pytest.mark.parametrize("name", NAMES)
 def test_at_full_rates_every_time_is_below_the_measured_one_and_the_makespan_above_the_fluid_bound(name, form):
     run, measured = serve(LOADS[name], ENGINE, replace(BOUND, form=form)), measured_replay(name)
-    assert all(error < 0 for error in relative_errors(run, measured).values())
+    assert all(error < 0 for error in relative_errors(run, measured.times).values())
     assert run.makespan > fluid_bound() == pytest.approx(268.2, abs=0.1)
 
 
@@ -82,19 +83,19 @@ def test_preemptions_follow_from_shapes_and_blocks_without_any_fit(name, form):
 
 
 def test_one_factor_fitted_on_the_uniform_load_predicts_the_phased_one():
-    fitted = calibrate(ENGINE, BOUND, [(LOADS["uniform"], measured_replay("uniform"))], factors=1)
+    fitted = calibrate(ENGINE, BOUND, [(LOADS["uniform"], measured_replay("uniform").times)], factors=1)
     assert fitted.machine.mfu == fitted.machine.mbu < 1
     for name, limit in (("uniform", 0.01), ("phased", 0.045)):
         run, measured = serve(LOADS[name], ENGINE, fitted), measured_replay(name)
-        assert max(abs(e) for e in relative_errors(run, measured).values()) <= limit
+        assert max(abs(e) for e in relative_errors(run, measured.times).values()) <= limit
         for i, count in enumerate(measured.outstanding, 1):
-            assert abs(outstanding(run, 10 * i) - count) <= 8
+            assert abs(run.outstanding(10 * i) - count) <= 8
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_frozen_factors_meet_all_eight_measured_times(name):
     run, measured = serve(LOADS[name], ENGINE, reaching(**replay_factors())), measured_replay(name)
-    assert max(abs(e) for e in relative_errors(run, measured).values()) <= 0.02
+    assert max(abs(e) for e in relative_errors(run, measured.times).values()) <= 0.02
     assert {"uniform": 52, "phased": 21}[name] <= run.preemptions <= {"uniform": 66, "phased": 27}[name]
 
 
@@ -115,7 +116,7 @@ def test_without_the_whole_sequence_check_preemptions_multiply():
 
 
 def agree_with_simpy(load, engine, cost):
-    settings_of = {k: v for k, v in asdict(engine).items() if k != "max_length"}
+    settings_of = {k: v for k, v in asdict(engine).items() if k != "max_model_len"}
     spec = vars(cost) | {rate: getattr(cost.machine, rate) for rate in ("peak", "bandwidth", "mfu", "mbu")}
     jobs, steps = simulate([(a.time, a.request.new, a.request.output) for a in load], spec, **settings_of)
     run = serve(load, engine, cost)
@@ -138,8 +139,8 @@ def test_random_loads_equal_the_simpy_model(seed):
     engine = Engine(
         blocks=draw.randint(40, 300),
         block_size=draw.choice([1, 7, 16]),
-        token_budget=draw.choice([seats, 64, 500]),
-        seats=seats,
+        max_num_batched_tokens=draw.choice([seats, 64, 500]),
+        max_num_seqs=seats,
         whole_sequence=draw.random() < 0.7,
     )
     room = engine.blocks * engine.block_size
@@ -160,8 +161,8 @@ def situations(draw):
     engine = Engine(
         blocks=draw(st.integers(3, 60)),
         block_size=block_size,
-        token_budget=draw(st.integers(seats, 80)),
-        seats=seats,
+        max_num_batched_tokens=draw(st.integers(seats, 80)),
+        max_num_seqs=seats,
         whole_sequence=draw(st.booleans()),
     )
     room, time, load = engine.blocks * block_size, 0.0, []
@@ -216,13 +217,13 @@ def test_every_run_keeps_the_laws_of_the_engine(situation):
         assert r.arrival <= r.scheduled < r.first <= r.last
     firsts = [r.scheduled for r in run.requests]
     assert firsts == sorted(firsts)  # first come, first scheduled
-    assert all(0 < used <= engine.blocks and 0 < rows <= engine.seats for _, used, rows in run.timeline)
+    assert all(0 < used <= engine.blocks and 0 < rows <= engine.max_num_seqs for _, used, rows in run.timeline)
     end, used, rows = run.timeline[-1]
     # all others have given their blocks back
     held = [engine.blocks_of(r.prompt + r.output - 1) for r in run.requests if r.last == end]
     assert end == max(r.last for r in run.requests) and (used, rows) == (sum(held), len(held))
     assert all(a[0] < b[0] for a, b in zip(run.timeline, run.timeline[1:]))
-    assert outstanding(run, run.timeline[-1][0]) == 0
+    assert run.outstanding(run.timeline[-1][0]) == 0
     if not run.preemptions:
         tokens = sum(a.request.new + a.request.output - 1 for a in load)  # without preemption nothing is computed twice
         assert run.steps <= tokens
@@ -240,7 +241,7 @@ def test_the_roofline_of_the_whole_step_is_never_above_that_of_its_operators(tok
 
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])
 def test_a_prompt_is_computed_in_chunks_of_the_budget(engine_of):
-    run = engine_of(load_of((1.0, 100, 3)), Engine(blocks=10, token_budget=64, seats=2), COUNTING)
+    run = engine_of(load_of((1.0, 100, 3)), Engine(blocks=10, max_num_batched_tokens=64, max_num_seqs=2), COUNTING)
     only = run.requests[0]
     # steps of 64, 36 (first token), 1 and 1 tokens
     assert (only.scheduled, only.first, only.last, run.steps) == (1.0, 101.0, 103.0, 4)
@@ -249,7 +250,8 @@ def test_a_prompt_is_computed_in_chunks_of_the_budget(engine_of):
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])
 def test_the_last_request_is_preempted_goes_to_the_front_and_is_computed_again(engine_of):
     # pool of 6 one-token blocks; A and B: 2 in, 4 out; C: 1 in, 1 out. One second a token.
-    run = engine_of(load_of((0, 2, 4), (0, 2, 4), (0, 1, 1)), Engine(blocks=6, block_size=1, token_budget=8, seats=3), COUNTING)
+    engine = Engine(blocks=6, block_size=1, max_num_batched_tokens=8, max_num_seqs=3)
+    run = engine_of(load_of((0, 2, 4), (0, 2, 4), (0, 1, 1)), engine, COUNTING)
     a, b, c = run.requests
     # step 1, to 5 s: A 2, B 2, C 1 tokens, 5 blocks; C is done, 4 left.      step 2, to 7 s: A and B take the last two blocks.
     # step 3, to 8 s: A needs a block, B is thrown out with 2 tokens returned. step 4, to 9 s: A's last token; B (4 known, 2 free) waits.
@@ -264,7 +266,7 @@ def test_the_last_request_is_preempted_goes_to_the_front_and_is_computed_again(e
 
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])
 def test_a_request_waits_until_its_whole_known_sequence_fits(engine_of):
-    pool = dict(blocks=10, block_size=1, token_budget=4, seats=2)
+    pool = dict(blocks=10, block_size=1, max_num_batched_tokens=4, max_num_seqs=2)
     load = load_of((0, 4, 4), (0, 6, 1))
     held = engine_of(load, Engine(**pool), COUNTING).requests[1]
     eager = engine_of(load, Engine(**pool, whole_sequence=False), COUNTING).requests[1]
@@ -277,7 +279,7 @@ def test_a_request_waits_until_its_whole_known_sequence_fits(engine_of):
 
 @pytest.mark.parametrize("engine_of", [serve, serve_stepwise])
 def test_an_idle_engine_waits_for_the_next_arrival(engine_of):
-    run = engine_of(load_of((0, 1, 1), (10, 1, 2)), Engine(blocks=1, token_budget=4, seats=4), COUNTING)
+    run = engine_of(load_of((0, 1, 1), (10, 1, 2)), Engine(blocks=1, max_num_batched_tokens=4, max_num_seqs=4), COUNTING)
     assert [(r.scheduled, r.last) for r in run.requests] == [(0, 1), (10, 12)]
 
 
@@ -290,9 +292,9 @@ def test_a_lone_request_takes_the_sum_of_its_rooflines():
 
 
 def test_quantiles_are_nearest_rank_over_requests():
-    run = serve(load_of(*((10.0 * i, i + 1, 1) for i in range(4))), Engine(blocks=9, token_budget=8, seats=4), COUNTING)
-    assert p95_times(run) == {"request_p95": 4, "ttft_p95": 4, "wait_p95": 0, "makespan": 34}
-    assert [outstanding(run, t) for t in (0, 0.5, 1, 31, 34)] == [1, 1, 0, 1, 0]
+    run = serve(load_of(*((10.0 * i, i + 1, 1) for i in range(4))), Engine(blocks=9, max_num_batched_tokens=8, max_num_seqs=4), COUNTING)
+    assert run.p95_times() == {"request_p95": 4, "ttft_p95": 4, "wait_p95": 0, "makespan": 34}
+    assert [run.outstanding(t) for t in (0, 0.5, 1, 31, 34)] == [1, 1, 0, 1, 0]
 
 
 def test_half_the_rates_take_twice_the_time_of_a_step():
@@ -302,13 +304,21 @@ def test_half_the_rates_take_twice_the_time_of_a_step():
 
 def simulated_measurement(name, truth):
     run = serve(LOADS[name], ENGINE, truth)
-    return Measured(**p95_times(run), preemptions=run.preemptions, outstanding=())
+    return run.p95_times()
 
 
 def test_a_fit_of_one_factor_recovers_the_one_behind_a_simulated_measurement():
     seen = simulated_measurement("phased", reaching(mfu=0.437, mbu=0.437))
     fitted = calibrate(ENGINE, BOUND, [(LOADS["phased"], seen)], factors=1)
     assert (fitted.machine.mfu, fitted.machine.mbu) == pytest.approx((0.437, 0.437), abs=0.002)
+
+
+def test_some_of_the_times_are_enough_and_wrong_ones_are_refused():
+    run = serve(load_of((0, 1, 1), (10, 1, 2)), Engine(blocks=9), COUNTING)  # lasts from 0 to 12 s
+    assert relative_errors(run, {"makespan": 16}) == {"makespan": -0.25}
+    for wrong in ({}, {"makespan": 0}, {"median": 1}):
+        with pytest.raises(ValueError, match="measured|makespan"):
+            relative_errors(run, wrong)
 
 
 def test_a_fit_of_two_factors_meets_a_simulated_measurement():
@@ -328,8 +338,8 @@ def test_sixteen_times_the_output_costs_sixteen_times_the_steps_and_hardly_more_
 
 
 def test_arrivals_behind_a_blocked_queue_end_no_span():
-    by_seat = Engine(blocks=100, token_budget=640, seats=1)
-    by_pool = Engine(blocks=64, token_budget=640, seats=8)  # a prompt of 600 tokens takes more than half of it
+    by_seat = Engine(blocks=100, max_num_batched_tokens=640, max_num_seqs=1)
+    by_pool = Engine(blocks=64, max_num_batched_tokens=640, max_num_seqs=8)  # a prompt of 600 tokens takes more than half of it
     for engine in (by_seat, by_pool):
         run = serve(load_of(*((float(i), 600, 401) for i in range(20))), engine, COUNTING)
         assert (run.events, run.steps, run.preemptions) == (20 * 2, 20 * 401, 0)  # a prompt and a span each
@@ -357,7 +367,7 @@ def test_events_grow_in_proportion_to_the_requests():
         (load_of((-1, 8, 8)), r"arrival \(s\) must be at least 0, got -1"),
         (load_of((math.nan, 8, 8)), r"arrival \(s\)"),
         (load_of((math.inf, 8, 8)), r"arrival \(s\)"),
-        (load_of((0, 10_000, 241)), r"new \+ output \(tokens\) must be at most the engine's max_length 10240, got 10241"),
+        (load_of((0, 10_000, 241)), r"new \+ output \(tokens\) must be at most the engine's max_model_len 10240, got 10241"),
         (load_of((0, 100, 62)), r"fit the pool of 10 blocks of 16, got 161"),
         ([Arrival(0, Request(8, 8, past=8))], r"past \(tokens\) must be 0"),
     ],
@@ -377,10 +387,10 @@ def test_a_request_that_just_fits_is_served():
         {"blocks": 0},
         {"blocks": 2.5},
         {"block_size": 0},
-        {"token_budget": 0},
-        {"token_budget": 63},
-        {"seats": 0},
-        {"max_length": 0},
+        {"max_num_batched_tokens": 0},
+        {"max_num_batched_tokens": 63},
+        {"max_num_seqs": 0},
+        {"max_model_len": 0},
         {"blocks": math.nan},
     ],
 )
@@ -439,7 +449,7 @@ def test_ticks_are_fine_enough_for_the_smallest_cost():
 
 def test_a_request_is_in_the_system_from_its_arrival_until_before_its_last_token():
     run = Run((Served(1, 1.5, 2, 3, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=())
-    assert [outstanding(run, time) for time in (0.99, 1, 2.99, 3)] == [0, 1, 1, 0]
+    assert [run.outstanding(time) for time in (0.99, 1, 2.99, 3)] == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("name", ["uniform", "phased"])

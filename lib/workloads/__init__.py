@@ -27,9 +27,10 @@ from .learning.rl.configuration import RLStep
 from .learning.rl.phases import rl_step
 from .learning.scaling import read_runs
 from .learning.scaling_fit import fit
+from .serving.engine import Engine
 from .serving.fluid import decode_rate
 from .serving.queues import mg1_wait
-from .serving.simulation import Engine, serve
+from .serving.simulation import serve
 from .serving.step_seconds import step_time
 from .serving.traces import read_trace
 from .times.machine import Machine, fits

@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from . import Formats, accelerator, accelerators, decode, kv_bytes, model, models, parameters, prefill, weight_bytes
 from .results import Result
@@ -47,7 +48,7 @@ _ANSWERS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         self.exit(2, f"{message}\n")  # one line, no usage
 
 

@@ -1,6 +1,9 @@
-"""The book's letters as a model, a request and a machine, so that the formulas themselves write the algebra.
+"""The book's letters as a model, a request and a machine, so that the formulas themselves write the algebra, and solve it.
 
-SymPy is loaded with the first letter that is asked for. Letters: see `LETTERS`; all positive.
+SymPy is loaded with the first letter that is asked for; `from workloads.symbols import B, S` asks for two. All letters
+are positive. What each means stands in `LETTERS`, and on the book's page of notation.
+
+The batch from which on decode is compute-bound, first as a formula, then for an H100 without any context:
 
     >>> import sympy
     >>> from workloads.counts.passes import decode
@@ -9,7 +12,7 @@ SymPy is loaded with the first letter that is asked for. Letters: see `LETTERS`;
     >>> box, step = machine(), decode(named("Qwen3-8B"), S, B)
     >>> sympy.expand(step.bytes)
     147456*B*S + 155648*B + 15136811008
-    >>> turn = sympy.solve(sympy.Eq(step.flops / box.peak, step.bytes / box.bandwidth), B)[0]      # decode turns compute-bound
+    >>> turn = sympy.solve(sympy.Eq(step.flops / box.peak, step.bytes / box.bandwidth), B)[0]
     >>> round(turn.subs({S: 0, box.peak: 989.4e12, box.bandwidth: 3.35e12}))
     296
 """
@@ -21,25 +24,25 @@ from functools import cache
 from .counts.request_tokens import Request
 from .facts.accelerators import Accelerator
 from .facts.models import Model
-from .numeric import Number, library
+from .numeric import library
 from .times.machine import Machine
-from .units import FlopsPerSecond
 
-LETTERS = {  # name here: as it is written
-    "B": "B",
-    "G": "G",
-    "L": "L",
-    "M": "M",
-    "P": "P",
-    "S": "S",
-    "V": "V",
-    "h": "h",
-    "f": "f",
-    "n_q": "n_q",
-    "n_kv": "n_kv",
-    "d_h": "d_h",
-    "peak": "pi",
-    "bandwidth": "beta",
+LETTERS = {  # name here: (as it is written, what it is)
+    "S": ("S", "tokens restored from a cache"),
+    "P": ("P", "new input tokens"),
+    "G": ("G", "tokens returned"),
+    "c": ("c", "context of a decode step (tokens)"),
+    "B": ("B", "sequences that decode together"),
+    "n_L": ("n_L", "layers"),
+    "h": ("h", "width of the model"),
+    "n_q": ("n_q", "query heads"),
+    "n_kv": ("n_kv", "key-value heads"),
+    "d_h": ("d_h", "width of a head"),
+    "d_f": ("d_f", "width of a feed-forward block"),
+    "V": ("V", "vocabulary"),
+    "M": ("M", "memory (B)"),
+    "pi": ("pi", "dense peak (FLOP/s)"),
+    "beta": ("beta", "bandwidth (B/s)"),
 }
 
 
@@ -47,51 +50,37 @@ LETTERS = {  # name here: as it is written
 def __getattr__(name):
     if name not in LETTERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return library("sympy", "symbols").Symbol(LETTERS[name], positive=True)
+    return library("sympy", "symbols").Symbol(LETTERS[name][0], positive=True)
 
 
 def model() -> Model:
-    """A dense model of symbols: L layers of width h, n_q query and n_kv key heads of width d_h, feed-forward width f,
+    """A dense model of letters: n_L layers of width h, n_q query and n_kv key heads of width d_h, feed-forward width d_f,
     vocabulary V.
 
     Example:
         >>> from workloads.counts.memory import kv_bytes_per_token
         >>> kv_bytes_per_token(model())
-        4*L*d_h*n_kv
+        4*d_h*n_L*n_kv
     """
-    sizes = dict(layers="L", hidden="h", heads="n_q", kv_heads="n_kv", head_dim="d_h", ffn="f", vocab="V")
-    return Model("symbols", **{size: __getattr__(letter) for size, letter in sizes.items()})
+    sizes = dict(layers="n_L", hidden="h", heads="n_q", kv_heads="n_kv", head_dim="d_h", ffn="d_f", vocab="V")
+    return Model("letters", **{size: __getattr__(letter) for size, letter in sizes.items()})
 
 
-def request() -> Number:
-    """A request of symbols: S tokens cached, P new, G returned.
+def request() -> Request:
+    """A request of letters: S tokens cached, P new, G returned.
 
     Example:
-        >>> request()
-        Request(new=P, output=G, past=S)
+        >>> request().end_context
+        G + P + S - 1
     """
     return Request(*map(__getattr__, "PGS"))
 
 
-def machine() -> FlopsPerSecond:
-    """One accelerator of symbols: peak pi (FLOP/s), bandwidth beta (B/s), memory M (B).
+def machine() -> Machine:
+    """One accelerator of letters: peak pi (FLOP/s), bandwidth beta (B/s), memory M (B).
 
     Example:
         >>> machine().ridge
         pi/beta
     """
-    return Machine(Accelerator("symbols", __getattr__("M"), __getattr__("bandwidth"), {"bf16": __getattr__("peak")}))
-
-
-def equation(name: str, expression: Number) -> str:
-    """A formula as TeX: a name, or a symbol, and what it equals.
-
-    Args:
-        name: as the table writes it.
-
-    Example:
-        >>> print(equation("t", __getattr__("S") / 2))
-        t = \\frac{S}{2}
-    """
-    latex = library("sympy", "symbols").latex
-    return f"{name if isinstance(name, str) else latex(name)} = {latex(expression)}"
+    return Machine(Accelerator("letters", __getattr__("M"), __getattr__("beta"), {"bf16": __getattr__("pi")}))

@@ -91,7 +91,7 @@ def check_table(values):
     """Show printed figure, computed value and verdict for many ledger rows: ``{row id: value in the row's unit}``.
 
     Raises:
-        workloads.ledger.Mismatch: at the first value that the row does not bear out.
+        workloads_book.ledger.Mismatch: at the first value that the row does not bear out.
     """
     lines, records = [], []
     for row_id, value in values.items():

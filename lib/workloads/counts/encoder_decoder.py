@@ -36,7 +36,7 @@ class CedBody:
 
 
 @dataclass(frozen=True)
-class CedMemory:
+class CedFarContext:
     """What lies beyond the window: compressed entries with the indexer that picks them, and looked-up engrams."""
 
     index_heads: int
@@ -65,7 +65,7 @@ class CedShape:
     hidden: int
     vocab: int
     body: CedBody
-    memory: CedMemory
+    far: CedFarContext
 
     def __post_init__(self):
         checks.keep(self, checks.whole, "", "encoder_layers", "decoder_layers", "window", "hidden", "vocab", least=1)
@@ -98,7 +98,7 @@ DEEPSEEK_V41_FLASH = CedShape(
     hidden=5120,
     vocab=129280,
     body=CedBody(64, 512, 1280, 512, 8, 1024, 4, 24, 384, 2304, 7),
-    memory=CedMemory(32, 128, 3, 18, 512, 5, 16384, 2, 6144, 25600),
+    far=CedFarContext(32, 128, 3, 18, 512, 5, 16384, 2, 6144, 25600),
 )
 
 
@@ -140,12 +140,12 @@ def _of_body(s):
 
 def _index_query(s):
     """FLOPs of the indexer's query and head weights for one token in one layer."""
-    return 2 * (s.body.query_rank * s.memory.index_heads * s.memory.index_width + s.hidden * s.memory.index_heads)
+    return 2 * (s.body.query_rank * s.far.index_heads * s.far.index_width + s.hidden * s.far.index_heads)
 
 
 def _encoder(s, p):
     """FLOPs of the encoder over p tokens: layers, engrams, compressors, pairs read, pairs that the indexer scores."""
-    b, m = s.body, s.memory
+    b, m = s.body, s.far
     compressor = 2 * s.hidden * b.kv_width * 2 * p + 2 * b.kv_width * m.index_width * (p // 2) + _index_query(s) * p
     read = s.encoder_layers * _clipped_pairs(p, s.window) + m.compressed_layers * _clipped_half_pairs(p, m.entries_read)
     index = m.compressor_layers * 2 * m.index_heads * m.index_width * (p**2 // 4)
@@ -157,7 +157,7 @@ def _decoder(s, p):
     """FLOPs of the decoder over the last tokens of p: layers, pairs in the window and far entries read, pairs that the
     indexer scores.
     """
-    m, last = s.memory, minimum(p, s.window)
+    m, last = s.far, minimum(p, s.window)
     far = _clipped_pairs(p, m.entries_read) - _clipped_pairs(p - last, m.entries_read)
     scoped = _clipped_pairs(p, m.index_scope) - _clipped_pairs(p - last, m.index_scope)
     index = 2 * m.index_heads * m.index_width * (pairs(last, p - last) + (m.decoder_index_layers - 1) * scoped)
@@ -194,5 +194,5 @@ def ced_prefill_flops(shape: CedShape, tokens: Tokens, scored: Count = 1) -> Ced
     """
     checks.whole(tokens, "tokens", least=1)
     checks.whole(scored, "scored", "positions", least=1)
-    shared = 2 * shape.body.kv_width * (shape.hidden + shape.memory.index_width) * tokens
+    shared = 2 * shape.body.kv_width * (shape.hidden + shape.far.index_width) * tokens
     return CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocab * scored)

@@ -16,11 +16,14 @@ class Layout:
     """How many ways the work is split, each at least 1: tensor, pipeline, data, expert and context parallelism.
 
     Attributes:
-        tensor: matrices and heads.
-        pipeline: layers.
+        tensor: ways that matrices and heads are split (tensor_parallel_size).
+        pipeline: ways that layers are split.
         data: whole copies with sequences of their own.
-        expert: the experts of a copy, everything else repeated on its GPUs.
-        context: positions of a sequence.
+        expert: ways that the routed experts are split, over the cards of tensor and data parallelism.
+        context: ways that the positions of a sequence are split.
+
+    Raises:
+        ValueError: for a number that is not whole and at least 1.
 
     Example:
         >>> Layout(tensor=4, data=2).gpus
@@ -51,6 +54,9 @@ class Layout:
 
     def only(self, *known: str) -> Layout:
         """The layout, if it splits in no other way than those named.
+
+        Args:
+            *known: names of splits, such as "tensor".
 
         Raises:
             ValueError: that names the other one: what is not counted must not be taken for free.

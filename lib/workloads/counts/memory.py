@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from operator import mul
@@ -79,12 +80,11 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
         >>> weights_read_per_step(model("Qwen3-8B"))
         15136811008
     """
-    count, batch, routed = parameters(model), positive(batch, "batch", "sequences"), {}
+    count, batch, routed = parameters(model), positive(batch, "batch", "sequences"), Counter()
     for layers, _, ffn in stack_counts(model):
         for w in ffn.matrices:
             if w.part == "experts":
-                share = w.used / w.copies
-                routed[share] = routed.get(share, 0) + layers * w.parameters
+                routed[w.used / w.copies] += layers * w.parameters
     read = count.total - (0 if model.tied else count.embedding)
     for share, experts in routed.items():
         read = weights_picked(read, experts, share, batch)
@@ -162,7 +162,7 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False) -> Numb
     stack, cards = stack_counts(model), whole(cards, "cards", least=1)
     if flag(expert_parallel, "expert_parallel"):
         return 1
-    heads = {mixer.cache_heads: 0 for _, mixer, _ in stack}
+    heads = Counter()
     for count, mixer, _ in stack:
         heads[mixer.cache_heads] += count * mixer.cached
     copies = [cards if split == 1 else maximum(1, cards / split) for split in heads]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from ..checks import formula, nonnegative, positive
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
-from ..numeric import Number
 from ..units import Bytes, Count, FlopCount, FlopsPerByte, Tokens
 from . import flops, memory
 from .layout import SINGLE, Layout
@@ -16,7 +15,14 @@ from .request_tokens import Request
 
 @dataclass(frozen=True)
 class Pass:
-    """FLOPs (count) and bytes moved (B) of some work, over all accelerators that do it.
+    """FLOPs (count) and bytes moved (B) of some work, over all accelerators that do it: two add, one times a number.
+
+    Attributes:
+        flops: matrix work (count).
+        bytes: what crosses between memory and chips (B).
+
+    Raises:
+        ValueError: for a number below 0.
 
     Example:
         >>> Pass(6, 2) + 2 * Pass(1, 1)
@@ -46,16 +52,16 @@ class Pass:
 
 @formula
 def prefill(
-    model: Model, request: Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE, head: Number = "last"
+    model: Model, request: Request | Tokens, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE, head: str | Count = "last"
 ) -> Pass:
     """The prefill of requests: new tokens computed, past ones read from the cache, one row of logits each.
 
     Args:
         model: a Model.
         request: a Request, or the number of new tokens.
-        batch: equal requests.
-        formats: a `Formats`.
-        layout: a `Layout` of tensor and data parallelism.
+        batch: equal requests over all copies.
+        formats: a `Formats`: of weights and cache.
+        layout: a `Layout` of tensor and data parallelism; another split is refused by name.
         head: rows of logits: "last", "all", or a number (answers read off one pass).
 
     Returns:

@@ -203,7 +203,7 @@ def training_state_bytes(
     width = positive(frozen_bytes, "frozen_bytes", "B")
     outer = maximum(width, 2) if unquantised_bytes is None else positive(unquantised_bytes, "unquantised_bytes", "B")
     held = 0
-    if isinstance(trained, Sequence) and not isinstance(trained, str):
+    if isinstance(trained, Sequence) and all(isinstance(op, Operation) for op in trained):
         of_graph = weights(trained).values()
         held = sum(w.parameters * (outer if _outside_matrices(w.name) else width) for w in of_graph if not w.trained)
         trained = sum(w.parameters for w in of_graph if w.trained)

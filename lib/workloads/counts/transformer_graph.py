@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import checks
 from ..facts.models import Model
-from ..units import Count, FlopCount, Tokens
+from ..units import Count, Tokens
 from . import flops as flops_module
 from . import parameter_counts
 from .backpropagation import Operation, Weight
@@ -59,8 +59,8 @@ def transformer(
     rows = tokens if labels is None else checks.whole(labels, "labels", "tokens", least=1)
     checks.nonnegative(tokens - rows, "tokens - labels", "tokens")
     x = graph.add("embedding", weight=graph.weight("embedding", model.vocab * model.hidden), elements=tokens * model.hidden)
-    for layer in graph.layers():
-        x = graph.ffn(layer, graph.attention(layer, x))
+    for _ in graph.layers():
+        x = graph.ffn(graph.attention(x))
     x = graph.norm("norm", x, model.hidden)
     if labels is not None:
         x = graph.add("label rows", x, elements=rows * model.hidden)
@@ -68,20 +68,6 @@ def transformer(
     logits = graph.add("head", x, weight=head, flops=2 * rows * model.hidden * model.vocab, elements=rows * model.vocab)
     graph.add("loss", logits, saves=(logits,))
     return tuple(graph.operations)
-
-
-class _Layer(NamedTuple):
-    """One layer of the graph: its number, its mixer's shape, its matrices by name, what its mixer counts."""
-
-    number: int
-    mixer: Any
-    matrices: dict
-    counts: Any
-
-    @property
-    def at(self) -> str:
-        """How names inside it begin."""
-        return f"layer {self.number} "
 
 
 class _Transformer:
@@ -94,92 +80,75 @@ class _Transformer:
         for name in self.lora_on:
             checks.one_of(name, "lora_on", tuple(possible))
 
-    def layers(self) -> Iterator[_Layer]:
+    def layers(self) -> Iterator[str]:
+        """Each layer in turn as the one at hand: how names in it begin, its mixer, what that counts, its matrices by name."""
         stack = zip(self.model.stack, parameter_counts.stack_counts(self.model))
-        every = [(layer.mixer, *parts) for (count, layer), (_, *parts) in stack for _ in range(count)]
-        for number, (shape, mixer, ffn) in enumerate(every):
-            yield _Layer(number, shape, {w.name: w for w in mixer.matrices + ffn.matrices}, mixer)
+        every = ((layer.mixer, *parts) for (count, layer), (_, *parts) in stack for _ in range(count))
+        for number, (self.mixer, self.counts, ffn) in enumerate(every):
+            self.at, self.matrices = f"layer {number} ", {w.name: w for w in self.counts.matrices + ffn.matrices}
+            yield self.at
 
     def weight(self, name: str, parameters: Count) -> Weight:
         return Weight(name, parameters, bool(self.trained(name)))
 
-    def add(
-        self, name: str, *reads: str, weight: Weight | None = None, flops: FlopCount = 0, elements: Count = 0, saves: Sequence[str] = ()
-    ) -> str:
-        self.operations.append(Operation(name, reads, weight, flops, elements, saves))
+    def add(self, name: str, *reads: str, **what: Any) -> str:
+        self.operations.append(Operation(name, reads, **what))
         return name
 
-    def norm(self, name: str, read: str, width: Count, copies: Count = 1) -> str:
-        return self.add(name, read, weight=self.weight(name, width), elements=self.tokens * width * copies, saves=(read,))
+    def norm(self, name: str, read: str, width: Count) -> str:
+        return self.add(name, read, weight=self.weight(name, width), elements=self.tokens * width, saves=(read,))
 
-    def linear(self, layer: _Layer, name: str, read: str) -> str:
-        w, full = layer.matrices[name], layer.at + name
-        bias = w.outputs if layer.mixer.qkv_bias and name in ("query", "key", "value") else 0
-        out = self.add(
-            full,
-            read,
-            weight=self.weight(full, w.parameters + bias),
-            flops=2 * self.tokens * w.active,
-            elements=self.tokens * w.outputs * w.used,
-        )
-        return self.adapter(full, read, out, w) if name in self.lora_on else out
-
-    def adapter(self, full: str, read: str, out: str, w: parameter_counts.Matrix) -> str:
-        low = self.add(
-            f"{full} A",
-            read,
-            weight=Weight(f"{full} A", w.inputs * self.rank),
-            flops=2 * self.tokens * w.inputs * self.rank,
-            elements=self.tokens * self.rank,
-        )
-        high = self.add(
-            f"{full} B",
-            low,
-            weight=Weight(f"{full} B", self.rank * w.outputs),
-            flops=2 * self.tokens * self.rank * w.outputs,
-            elements=self.tokens * w.outputs,
-        )
+    def linear(self, name: str, read: str) -> str:
+        w, full = self.matrices[name], self.at + name
+        bias = w.outputs if self.mixer.qkv_bias and name in ("query", "key", "value") else 0
+        work, elements = 2 * self.tokens * w.active, self.tokens * w.outputs * w.used
+        out = self.add(full, read, weight=self.weight(full, w.parameters + bias), flops=work, elements=elements)
+        if name not in self.lora_on:
+            return out
+        high = self.adapter(f"{full} B", self.adapter(f"{full} A", read, w.inputs, self.rank), self.rank, w.outputs)
         return self.add(f"{full} sum", out, high, elements=self.tokens * w.outputs)
 
-    def rotated(self, layer: _Layer, name: str, read: str, heads: Count) -> str:
-        m, full = layer.mixer, f"{layer.at}{name} rotated"
-        elements = self.tokens * heads * (m.head_dim + m.rope_dim)
-        if m.qk_norm:
-            return self.add(full, read, weight=self.weight(f"{layer.at}{name} norm", m.head_dim), elements=elements, saves=(read,))
-        return self.add(full, read, elements=elements)
+    def adapter(self, name: str, read: str, inputs: Count, outputs: Count) -> str:
+        work, elements = 2 * self.tokens * inputs * outputs, self.tokens * outputs
+        return self.add(name, read, weight=Weight(name, inputs * outputs), flops=work, elements=elements)
 
-    def attention(self, layer: _Layer, x: str) -> str:
-        m, at = layer.mixer, layer.at
+    def rotated(self, name: str, read: str, heads: Count) -> str:
+        m, full = self.mixer, f"{self.at}{name} rotated"
+        elements = self.tokens * heads * (m.head_dim + m.rope_dim)
+        if not m.qk_norm:
+            return self.add(full, read, elements=elements)
+        return self.add(full, read, weight=self.weight(f"{self.at}{name} norm", m.head_dim), elements=elements, saves=(read,))
+
+    def attention(self, x: str) -> str:
+        m, at = self.mixer, self.at
         y = self.norm(at + "attention norm", x, self.model.hidden)
         if m.query_rank:
-            query = self.linear(layer, "query up", self.norm(at + "query down norm", self.linear(layer, "query down", y), m.query_rank))
+            query = self.linear("query up", self.norm(at + "query down norm", self.linear("query down", y), m.query_rank))
         else:
-            query = self.linear(layer, "query", y)
+            query = self.linear("query", y)
         if m.latent:
-            key = value = self.linear(layer, "latent up", self.norm(at + "latent norm", self.linear(layer, "latent down", y), m.latent))
+            key = value = self.linear("latent up", self.norm(at + "latent norm", self.linear("latent down", y), m.latent))
         else:
-            key, value = self.linear(layer, "key", y), self.linear(layer, "value", y)
-        query, key = self.rotated(layer, "query", query, m.heads), self.rotated(layer, "key", key, m.kv_heads)
-        squares = 0 if self.fused else m.heads * self.tokens * self.tokens
-        of_scores, of_values = (2 * self.pairs * width for width in layer.counts.pair)
+            key, value = self.linear("key", y), self.linear("value", y)
+        query, key = self.rotated("query", query, m.heads), self.rotated("key", key, m.kv_heads)
+        of_scores, of_values = (2 * self.pairs * width for width in self.counts.pair)
+        squares, elements = 0 if self.fused else m.heads * self.tokens**2, self.tokens * m.heads * m.value_dim
         scores = self.add(at + "scores", query, key, flops=of_scores, elements=squares)
-        elements = self.tokens * m.heads * m.value_dim
         mixed = self.add(at + "values", scores, value, flops=of_values, elements=elements, saves=(at + "values",))
-        out = self.linear(layer, "attention output", mixed)
-        return self.add(at + "attention sum", x, out, elements=self.tokens * self.model.hidden)
+        return self.add(at + "attention sum", x, self.linear("attention output", mixed), elements=self.tokens * self.model.hidden)
 
-    def gated(self, layer: _Layer, part: str, read: str) -> str:
-        gate, up = self.linear(layer, f"{part} gate", read), self.linear(layer, f"{part} up", read)
+    def gated(self, part: str, read: str) -> str:
+        gate, up = self.linear(f"{part} gate", read), self.linear(f"{part} up", read)
         elements = next(op.elements for op in self.operations if op.name == gate)
-        return self.linear(layer, f"{part} down", self.add(f"{layer.at}{part} product", gate, up, elements=elements, saves=(gate, up)))
+        return self.linear(f"{part} down", self.add(f"{self.at}{part} product", gate, up, elements=elements, saves=(gate, up)))
 
-    def ffn(self, layer: _Layer, x: str) -> str:
-        at, elements = layer.at, self.tokens * self.model.hidden
+    def ffn(self, x: str) -> str:
+        at, elements = self.at, self.tokens * self.model.hidden
         y, out = self.norm(at + "ffn norm", x, self.model.hidden), []
-        if "router" in layer.matrices:
-            router, chosen = self.linear(layer, "router", y), self.gated(layer, "experts", y)
+        if "router" in self.matrices:
+            router, chosen = self.linear("router", y), self.gated("experts", y)
             out.append(self.add(at + "experts combined", chosen, router, elements=elements, saves=(chosen, router)))
-        out += [self.gated(layer, part, y) for part in ("ffn", "shared experts") if f"{part} gate" in layer.matrices]
+        out += [self.gated(part, y) for part in ("ffn", "shared experts") if f"{part} gate" in self.matrices]
         return self.add(at + "ffn sum", x, *out, elements=elements)
 
 

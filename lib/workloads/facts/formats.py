@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import one_of, positive
+from ..checks import keep, one_of, positive
 from ..units import Bytes
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
 
 
-def _bytes_of(format: Bytes | str, name: str = "format") -> Bytes:
-    """Bytes of one value in a format, scales left out (B); a number stands for itself.
-
-    Args:
-        name: as the table writes it.
-
-    Example:
-        >>> _bytes_of("fp8"), _bytes_of(0.75)
-        (1, 0.75)
-    """
-    if isinstance(format, str):
-        return BYTES[one_of(format, name, tuple(BYTES))]
-    return positive(format, f"{name}, where it is no name,", "B")
+def _format(value, name, unit):
+    return one_of(value, name, tuple(BYTES)) if isinstance(value, str) else positive(value, f"{name}, where it is no name,", unit)
 
 
 @dataclass(frozen=True)
 class Formats:
-    """How a model is kept: weights and cache, each the name of a format or bytes a value.
+    """How a model is kept: each the name of a format in BYTES (scales left out), or bytes a value (B).
+
+    Attributes:
+        weights: of all matrices.
+        cache: of keys and values.
+
+    Raises:
+        ValueError: for a name that is not known, or bytes that are not above 0.
 
     Example:
         >>> Formats(weights="fp8").weight_bytes, Formats().cache_bytes
@@ -38,18 +34,17 @@ class Formats:
     cache: str | float = "bf16"
 
     def __post_init__(self):
-        _bytes_of(self.weights, "weights")
-        _bytes_of(self.cache, "cache")
+        keep(self, _format, "B", "weights", "cache")
 
     @property
     def weight_bytes(self) -> Bytes:
         """Bytes of a weight (B)."""
-        return _bytes_of(self.weights)
+        return BYTES.get(self.weights, self.weights)
 
     @property
     def cache_bytes(self) -> Bytes:
         """Bytes of a cached value (B)."""
-        return _bytes_of(self.cache)
+        return BYTES.get(self.cache, self.cache)
 
 
 BF16 = Formats()

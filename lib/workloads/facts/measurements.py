@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..checks import one_of
+from ..numeric import Number
 from .tables import base_value, table
 
 
@@ -45,3 +46,23 @@ def measurements(item: str) -> dict[str, Measurement]:
     rows = [_measurement(**row) for row in table("measurements")]
     one_of(item, "item", tuple(dict.fromkeys(row.item for row in rows)))
     return {row.quantity: row for row in rows if row.item == item}
+
+
+def decision_request(quantity: str) -> Number:
+    """One published figure of the decision-request demo or of its public recalculation, in the library's own units.
+
+    Args:
+        quantity: for example "decision seconds".
+
+    Raises:
+        ValueError: for an unknown quantity; the message lists the known ones.
+
+    Source:
+        data/decision_request.tsv.
+
+    Example:
+        >>> decision_request("price"), decision_request("questions")
+        (0.042, 8)
+    """
+    rows = {row["quantity"]: row for row in table("decision_request")}
+    return base_value(rows[one_of(quantity, "quantity", tuple(rows))])

@@ -217,7 +217,7 @@ class Model:
         **sizes: Any,
     ):
         if sizes:
-            stack = _stack(**_sizes(stack, sizes) | sizes)
+            stack = _stack(**(_sizes(Model(name, hidden, vocab, stack)) if stack else {}) | sizes)
         counted = tuple((whole(count, "layers", least=1), layer) for count, layer in some(stack, "stack", "layer"))
         for field, value in zip(fields(self), (name, hidden, vocab, counted, tied, published_parameters)):
             object.__setattr__(self, field.name, value)
@@ -236,7 +236,10 @@ class Model:
     @property
     def dense_layers(self) -> int:
         """First layers without experts, in a model with experts; else 0."""
-        return _sizes(self.stack, ["dense_layers"])["dense_layers"]
+        sparse = [bool(getattr(layer.ffn, "experts", 0)) for _, layer in self.stack]
+        if sparse != sorted(sparse):
+            raise ValueError(f"dense_layers must all stand before those with experts to be read as one, got {self.stack!r}")
+        return sum(count for count, layer in self.stack if not layer.ffn.experts) if any(sparse) else 0
 
 
 SIZES = tuple(dict.fromkeys(f.name for kind in (Attention, LatentAttention, Gated, Experts) for f in fields(kind)))
@@ -268,17 +271,10 @@ def _part(kind, sizes):
     return kind(**given)
 
 
-def _sizes(stack, asked):
-    """Sizes by name of a stack that they can make; none of an empty one."""
-    sizes, moe = {}, any(layer.ffn.experts for _, layer in stack)
-    for _, layer in stack:
-        sizes |= vars(layer.mixer) | vars(layer.ffn)
-    if stack:
-        sizes["layers"] = sum(count for count, _ in stack)
-        sizes["dense_layers"] = sum(count for count, layer in stack if moe and not layer.ffn.experts)
-        if _stack(**sizes) != tuple(stack):
-            raise ValueError(f"stack must be of one kind of layer where {', '.join(asked)} is read or changed, got {stack!r}")
-    return sizes
+def _sizes(model):
+    """Sizes by name of a stack that they can make."""
+    names = {name: 0 for _, layer in model.stack for part in (layer.mixer, layer.ffn) for name in vars(part)}
+    return {name: getattr(model, name) for name in ("layers", "dense_layers", *names)}
 
 
 @dataclass(frozen=True)

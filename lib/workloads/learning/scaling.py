@@ -1,7 +1,7 @@
 """Scaling laws: loss from parameters and tokens, the compute-optimal split of a training budget, published runs and laws.
 
 The law is L(N, D) = E + A/N^alpha + B/D^beta with N in parameters, D in tokens and L in nats/token, and a training budget is
-C = 6ND FLOPs. The formulas take numbers, arrays and symbols; fitting a law to runs is `workloads.scaling_fit`.
+C = 6ND FLOPs. The formulas take numbers, arrays and symbols; fitting a law to runs is `learning.scaling_fit`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..checks import finite, formula, keep, one_of, positive, some
+from ..checks import between, finite, formula, keep, one_of, positive, some
 from ..counts.flops import rule_6n
 from ..facts.tables import lines_of, table
 from ..numeric import Number
@@ -233,14 +233,14 @@ def power_law(coefficient: Number, exponent: Number, flops: FlopCount) -> Number
 
     Args:
         coefficient: in the unit of the result.
-        exponent: of the budget.
+        exponent: of the budget, between -100 and 100.
         flops: the training budget C (FLOP).
 
     Example:
         >>> power_law(2, 0.5, 9)
         6.0
     """
-    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** finite(exponent, "exponent")
+    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** between(exponent, -100, 100, "exponent")
 
 
 @dataclass(frozen=True)
@@ -365,25 +365,3 @@ def published_laws() -> dict[str, ScalingLaw]:
     """
     names = ("E", "A", "alpha", "B", "beta")
     return {r["law"]: ScalingLaw(**{n: float(r[n]) for n in names}) for r in table("scaling_laws")}
-
-
-@dataclass(frozen=True)
-class SeedRun:
-    """One small training run that differs from its siblings in size or seed: final validation loss in nats/byte."""
-
-    parameters: int
-    seed: int
-    loss: float
-
-
-def seed_runs() -> list[SeedRun]:
-    """Six small runs on one fixed text: three sizes, two seeds each.
-
-    Source:
-        data/seed_runs.tsv.
-
-    Example:
-        >>> sorted({run.seed for run in seed_runs()})
-        [308, 309]
-    """
-    return [SeedRun(int(r["parameters"]), int(r["seed"]), float(r["loss"])) for r in table("seed_runs")]

@@ -49,8 +49,11 @@ def _weighed(mix, name, unit):
 
 
 def _seed(seed):
-    """A seed: text, or a whole number. None would draw other numbers every time."""
-    return seed if isinstance(seed, str) else whole(seed, "seed")
+    """A seed: text, or a number. None would draw other numbers every time."""
+    if isinstance(seed, str):
+        return seed
+    seed = finite(seed, "seed")
+    return int(seed) if seed % 1 == 0 else float(seed)
 
 
 @formula
@@ -186,7 +189,7 @@ def uniform_times(rate: PerSecond, seconds: Seconds, start: Seconds = 0) -> list
         >>> uniform_times(4, 1)
         [0.0, 0.25, 0.5, 0.75]
     """
-    count, rate, start = round(_expected(rate, seconds)), nonnegative(rate, "rate", "requests/s"), finite(start, "start", "s")
+    count, rate, start = (round(_expected(rate, seconds)), nonnegative(rate, "rate", "requests/s"), finite(start, "start", "s"))
     return [start + i / rate for i in range(count)]
 
 
@@ -296,8 +299,8 @@ def on_off_times(
         >>> on_off_times(2, on=1, off=2, seconds=5)
         [0.0, 0.5, 3.0, 3.5]
     """
-    rate, on, off = float(positive(rate, "rate", "requests/s")), float(positive(on, "on", "s")), float(nonnegative(off, "off", "s"))
-    period, seconds, start = finite(on + off, "on + off", "s"), float(nonnegative(seconds, "seconds", "s")), finite(start, "start", "s")
+    rate, on, off = (float(positive(rate, "rate", "requests/s")), float(positive(on, "on", "s")), float(nonnegative(off, "off", "s")))
+    period, seconds, start = (finite(on + off, "on + off", "s"), float(nonnegative(seconds, "seconds", "s")), finite(start, "start", "s"))
     sending = (seconds - seconds % period) * (on / period) + min(on, seconds % period)
     held = positive(rate * on, "rate x on", "requests/spell")
     expected = _expected(rate, sending)

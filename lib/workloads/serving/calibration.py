@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from math import inf, log
 
 from ..checks import finite, formula, one_of, positive, some
 from ..numeric import Number
-from ..units import Share
+from ..units import Seconds, Share
 from .arrivals import Arrival
-from .replay import Measured
-from .simulation import Engine, Run, p95_times, serve
+from .engine import Engine, Run
+from .simulation import serve
 from .step_seconds import StepTime
 
 
 @formula
-def relative_errors(run: Run, measured: Measured) -> dict[str, Number]:
-    """Predicted over measured minus 1, for each time of `p95_times`, as a dict (dimensionless).
+def relative_errors(run: Run, measured: Mapping[str, Seconds]) -> dict[str, Number]:
+    """Predicted over measured minus 1, for each measured time, as a dict (dimensionless).
 
     Args:
         run: a `Run`.
-        measured: a `replay.Measured`.
+        measured: times (s) by their names in `Run.p95_times`, all of them or some.
 
     Raises:
-        ValueError: for a measured time that is not above 0.
+        ValueError: for an unknown name and for a measured time that is not above 0.
 
     Example:
-        >>> from workloads.serving.simulation import Run, Served
-        >>> from workloads.serving.replay import Measured
+        >>> from workloads.serving.engine import Served
         >>> run = Run((Served(0.0, 0.5, 1.0, 3.0, prompt=8, output=2, preemptions=0),), steps=2, events=2, timeline=())
-        >>> relative_errors(
-        ...     run, Measured(request_p95=2, ttft_p95=1, wait_p95=1, makespan=4, preemptions=0, outstanding=())
-        ... )
-        {'request_p95': 0.5, 'ttft_p95': 0.0, 'wait_p95': -0.5, 'makespan': -0.25}
+        >>> relative_errors(run, {"request_p95": 2, "makespan": 4})
+        {'request_p95': 0.5, 'makespan': -0.25}
     """
-    return {name: value / positive(getattr(measured, name), name, "s") - 1 for name, value in p95_times(run).items()}
+    predicted = run.p95_times()
+    return {
+        one_of(name, "measured", tuple(predicted)): predicted[name] / positive(seconds, name, "s") - 1
+        for name, seconds in some(measured.items(), "measured", "time")
+    }
 
 
 @formula
 def calibrate(
-    engine: Engine, step_time: StepTime, observations: Sequence[tuple[Sequence[Arrival], Measured]], factors: Number = 2
+    engine: Engine, step_time: StepTime, observations: Sequence[tuple[Sequence[Arrival], Mapping[str, Seconds]]], factors: Number = 2
 ) -> StepTime:
     """Step time whose MFU and MBU fit observed times best: least squares of the logarithms.
 
     Args:
         engine: an `Engine`.
         step_time: the `StepTime` whose shares are replaced.
-        observations: (load, `replay.Measured`) pairs.
+        observations: (load, measured times as in `relative_errors`) pairs.
         factors: 1: one share for both; 2: two.
 
     Returns:

@@ -171,7 +171,9 @@ def drain_seconds(backlog: Number, service_rate: PerSecond, arrival_rate: PerSec
 
 
 @formula
-def backlog_path(pieces: Sequence[Piece], start: Number = 0) -> list[tuple[Number, Number]]:
+def backlog_path(
+    pieces: Sequence[Piece], start: Number = 0, then: PerSecond | None = None
+) -> list[tuple[Number, Number]]:
     """Corner points (s, work) of the backlog over time: every boundary of a piece, and every instant at which the queue
     empties.
 
@@ -180,10 +182,14 @@ def backlog_path(pieces: Sequence[Piece], start: Number = 0) -> list[tuple[Numbe
     Args:
         pieces: in order of time.
         start: the backlog at time 0 (work).
+        then: service rate after the last piece (work/s): nothing arrives any more, and a last corner is where the rest
+            has drained. Left out, the path ends with the last piece.
 
     Example:
         >>> backlog_path([Piece(60, 1, 3), Piece(60, 5, 3), Piece(90, 0, 3)])
         [(0, 0), (60, 0), (120, 120), (160.0, 0), (210, 0)]
+        >>> backlog_path([Piece(60, 5, 3)], then=3)
+        [(0, 0), (60, 120), (100.0, 0)]
     """
     now, backlog = 0, nonnegative(start, "start", "work")
     path = [(now, backlog)]
@@ -191,33 +197,13 @@ def backlog_path(pieces: Sequence[Piece], start: Number = 0) -> list[tuple[Numbe
         shrink = (piece.service_rate - piece.arrival_rate) * piece.seconds
         if 0 < backlog < shrink:
             path.append((now + backlog / (piece.service_rate - piece.arrival_rate), 0))
-        now, backlog = (
-            now + piece.seconds,
-            next_backlog(backlog, piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds),
-        )
+        arrived, served = piece.arrival_rate * piece.seconds, piece.service_rate * piece.seconds
+        now, backlog = now + piece.seconds, next_backlog(backlog, arrived, served)
         path.append((now, backlog))
+    if then is not None:
+        drained = drain_seconds(backlog, then)
+        path += [(now + drained, 0)] if backlog else []
     return path
-
-
-@formula
-def path_until_empty(
-    pieces: Sequence[Piece], service_rate: PerSecond, start: Number = 0
-) -> list[tuple[Number, Number]]:
-    """The backlog's path (s, work) with one more corner: after the last piece nothing arrives and the rest drains.
-
-    Args:
-        pieces: in order of time.
-        service_rate: after the last piece (work/s).
-        start: the backlog at time 0 (work).
-
-    Example:
-        >>> path_until_empty([Piece(60, 5, 3)], service_rate=3)
-        [(0, 0), (60, 120), (100.0, 0)]
-    """
-    path = backlog_path(pieces, start)
-    end, rest = path[-1]
-    drained = drain_seconds(rest, service_rate)
-    return [*path, (end + drained, 0)] if rest else path
 
 
 def _corners(path):
@@ -251,14 +237,14 @@ def backlog_at(path: Sequence[Sequence[Number]], time: Seconds) -> Number:
 
 
 @formula
-def peak(path: Sequence[Sequence[Number]]) -> Sequence[Number]:
+def largest(path: Sequence[Sequence[Number]]) -> Sequence[Number]:
     """The corner (s, work) with the largest backlog; the earliest if several share it.
 
     Args:
         path: corners (s, work).
 
     Example:
-        >>> peak([(0, 0), (60, 0), (120, 120), (160, 0)])
+        >>> largest([(0, 0), (60, 0), (120, 120), (160, 0)])
         (120, 120)
     """
     return max(_corners(path), key=lambda corner: corner[1])
@@ -283,7 +269,7 @@ def backlog_area(path: Sequence[Sequence[Number]]) -> Number:
 
 
 @formula
-def work(pieces: Sequence[Piece], start: Number = 0) -> tuple[Number, Number, Number]:
+def balance(pieces: Sequence[Piece], start: Number = 0) -> tuple[Number, Number, Number]:
     """Work that arrived, was served and is left over (work).
 
     Equation:
@@ -295,7 +281,7 @@ def work(pieces: Sequence[Piece], start: Number = 0) -> tuple[Number, Number, Nu
         start: the backlog at time 0 (work).
 
     Example:
-        >>> work([Piece(60, 1, 3), Piece(60, 5, 3)])
+        >>> balance([Piece(60, 1, 3), Piece(60, 5, 3)])
         (360, 240.0, 120)
     """
     arrived, served, backlog = (
@@ -361,7 +347,13 @@ def decode_pieces(windows: Sequence[Window], service_rate: PerSecond) -> list[Pi
         >>> decode_pieces([Window(60, 4, ((Request(8192, 256), 1),))], service_rate=1500)
         [Piece(seconds=60, arrival_rate=1020.0, service_rate=1500)]
     """
-    rates = list(service_rate) if isinstance(service_rate, (list, tuple)) or is_array(service_rate) else [service_rate] * len(windows)
+    rates = (
+        list(service_rate)
+        if isinstance(service_rate, (list, tuple)) or is_array(service_rate)
+        else [service_rate] * len(windows)
+    )
     if len(rates) != len(windows):
-        raise ValueError(f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}")
+        raise ValueError(
+            f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}"
+        )
     return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates)]

@@ -7,14 +7,11 @@ order, each at its own speed, and none is dropped: a late chunk makes playback w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..checks import MANY, finite, formula, fraction, nonnegative, one_of, positive, some, whole
-from ..facts.tables import table
+from ..checks import MANY, finite, formula, fraction, nonnegative, positive, some, whole
 from ..numeric import Number, ceil, is_array, maximum, total
 from ..units import Bytes, Count, Milliseconds, PerSecond, Share, Tokens
 
@@ -304,43 +301,3 @@ def milliseconds_until_full(room: Tokens, period: Milliseconds, tokens: Tokens, 
     """
     looks = nonnegative(room, "room", "tokens") / (positive(tokens, "tokens") * fraction(kept, "kept"))
     return looks * positive(period, "period", "ms")
-
-
-@dataclass(frozen=True)
-class VoiceRecord:
-    """A recorded turn: when the user stopped and started again (ms), and the chunks in between and after: arrival,
-    duration (ms).
-    """
-
-    stopped: Fraction
-    restarted: Fraction
-    arrivals: tuple
-    durations: tuple
-
-    @property
-    def answered(self) -> Count:
-        """Number of chunks that arrived before the user started again."""
-        return sum(arrival < self.restarted for arrival in self.arrivals)
-
-
-@cache
-def voice_record(name: str) -> VoiceRecord:
-    """One of two recorded voice turns, "first" or "second", exact to the microsecond.
-
-    The durations are multiples of 1/24 ms: samples at 24 kHz.
-
-    Args:
-        name: "first" or "second".
-
-    Source:
-        data/voice_arrivals.tsv; arrivals at the receiver, nothing about what its loudspeaker did.
-
-    Example:
-        >>> float(voice_record("first").arrivals[0] - voice_record("first").stopped)
-        399.919
-    """
-    rows = [row for row in table("voice_arrivals") if row["recording"] == one_of(name, "name", ("first", "second"))]
-    at = {event: [Fraction(row["at_ms"]) for row in rows if row["event"] == event] for event in ("user stops", "user starts", "chunk")}
-    samples = [int(row["samples"]) for row in rows if row["event"] == "chunk"]
-    [stopped], [restarted] = at["user stops"], at["user starts"]
-    return VoiceRecord(stopped, restarted, tuple(at["chunk"]), tuple(Fraction(count, 24) for count in samples))

@@ -1,4 +1,4 @@
-"""Reused prefixes: what a call finds in the cache, what it must compute, where an edit falls, branches, retrieval, the recorded runs.
+"""Reused prefixes: what a call finds in the cache, what it must compute, where an edit falls, branches, retrieval.
 
 A call whose input splits into hit K and miss P is a `Request` with ``past`` K and ``new`` P.
 """
@@ -6,17 +6,14 @@ A call whose input splits into hit K and miss P is a `Request` with ``past`` K a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from .. import checks
 from ..counts import flops, memory
 from ..counts.request_tokens import Request
 from ..facts.models import Model
-from ..facts.tables import table
 from ..numeric import Number, minimum, total
-from ..units import Bytes, BytesPerToken, Count, FlopCount, Seconds, Tokens
+from ..units import Bytes, BytesPerToken, Count, FlopCount, Tokens
 
 
 @checks.formula
@@ -126,7 +123,7 @@ def trace_prefill_flops(model: Model, requests: Sequence[Request], reuse: bool =
 
     Example:
         >>> from workloads.facts.models import model
-        >>> trace_prefill_flops(model("Qwen3-8B"), recorded_calls("thinking on"))
+        >>> trace_prefill_flops(model("Qwen3-8B"), [Request(1392, 20), Request(new=51, output=1016, past=1392)])
         11976253571072
     """
     return total(prefill_flops(model, request, reuse) for request in requests)
@@ -156,7 +153,7 @@ def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: 
         Request(new=501, output=100, past=899)
     """
     checks.whole(first_input, "first_input", "tokens", least=1), checks.whole(appended, "appended", "tokens")
-    output, rounds = checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY)
+    output, rounds = (checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY))
     later = [first_input + i * (output + appended) for i in range(1, rounds)]
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
 
@@ -245,62 +242,3 @@ def branch_kv_bytes(bytes_per_token: BytesPerToken, shared: Tokens, tails: Seque
     checks.whole(len(tails), "number of branches", least=1)
     tokens = checks.nonnegative(shared, "shared", "tokens") * (len(tails) if checks.flag(copied, "copied") else 1) + total(tails)
     return checks.positive(bytes_per_token, "bytes_per_token", "B/token") * tokens
-
-
-@dataclass(frozen=True)
-class Round:
-    """One recorded round: its model call and how the answer ended, the tool used ("none" if it was cut off), wall times
-    of both (s).
-    """
-
-    number: int
-    call: Request
-    tool: str
-    finish: str
-    model_seconds: Seconds
-    tool_seconds: Seconds
-
-
-@cache
-def recorded_rounds(run: str) -> tuple[Round, ...]:
-    """Rounds of a recorded run of the code-repair task, in order: "thinking on" (4) or "thinking off" (12).
-
-    Args:
-        run: "thinking on" or "thinking off".
-
-    Raises:
-        ValueError: for another name.
-
-    Source:
-        data/agent_trace.tsv (Qwen3-8B on vLLM 0.23, prefix caching on).
-
-    Example:
-        >>> recorded_rounds("thinking on")[1].call
-        Request(new=51, output=1016, past=1392)
-    """
-    rows = [row for row in table("agent_trace") if row["run"] == checks.one_of(run, "run", ("thinking on", "thinking off"))]
-    return tuple(
-        Round(
-            int(row["round"]),
-            Request(int(row["input"]) - int(row["hit"]), int(row["output"]), int(row["hit"])),
-            row["tool"],
-            row["finish"],
-            float(row["model_s"]),
-            float(row["tool_s"]),
-        )
-        for row in rows
-    )
-
-
-@checks.formula
-def recorded_calls(run: str) -> tuple[Request, ...]:
-    """The model calls of a recorded run, a tuple of `Request`s; see `recorded_rounds`.
-
-    Args:
-        run: "thinking on" or "thinking off".
-
-    Example:
-        >>> len(recorded_calls("thinking off"))
-        12
-    """
-    return tuple(r.call for r in recorded_rounds(run))

@@ -35,7 +35,7 @@ def utilization(arrival_rate: PerSecond, mean_service: Seconds) -> Number:
 
 def _stable(arrival_rate, mean_service):
     rho = utilization(arrival_rate, mean_service)
-    positive(1 - rho, "spare capacity 1 - utilization, which a steady state needs,")
+    positive(1 - rho, "1 - arrival_rate x mean_service (utilization), which a steady state needs,")
     return rho
 
 
@@ -49,7 +49,7 @@ def mg1_wait(arrival_rate: PerSecond, mean_service: Seconds, service_scv: Number
     Args:
         arrival_rate: lambda (1/s).
         mean_service: E[X] (s).
-        service_scv: c_X^2 = Var X / E[X]^2, 0 for fixed, 1 for exponential.
+        service_scv: c_X^2 = Var X / E[X]^2: 0 for services that never vary (M/D/1), 1 for exponential ones (M/M/1).
 
     Assumptions:
         Poisson arrivals, one server, independent service times, first come first served.
@@ -66,30 +66,6 @@ def mg1_wait(arrival_rate: PerSecond, mean_service: Seconds, service_scv: Number
     """
     rho = _stable(arrival_rate, mean_service)
     return rho * (1 + nonnegative(service_scv, "service_scv")) * mean_service / (2 * (1 - rho))
-
-
-@formula
-def md1_wait(arrival_rate: PerSecond, service: Seconds) -> Seconds:
-    """Mean wait before service in M/D/1 (s): M/G/1 with service times that never vary.
-
-    Equation:
-        rho/(2 (1 - rho)) x S.
-
-    Args:
-        arrival_rate: in 1/s.
-        service: S (s).
-
-    Assumptions:
-        As in `mg1_wait`.
-
-    Raises:
-        ValueError: as in `mg1_wait`.
-
-    Example:
-        >>> md1_wait(4, 0.125)
-        0.0625
-    """
-    return mg1_wait(arrival_rate, service, 0)
 
 
 @formula
@@ -145,7 +121,10 @@ def fifo_waits(arrivals: Sequence[Number], services: Sequence[Seconds], servers:
         ([0, 2, 4], [0, 0, 1])
     """
     servers = whole(servers, "servers", least=1, most=MANY)
-    arrivals, services = [finite(t, "arrival", "s") for t in arrivals], [nonnegative(t, "service", "s") for t in services]
+    arrivals, services = (
+        [finite(t, "arrival", "s") for t in arrivals],
+        [nonnegative(t, "service", "s") for t in services],
+    )
     if len(arrivals) != len(services) or any(b < a for a, b in pairwise(arrivals)):
         raise ValueError(
             f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}"

@@ -11,7 +11,6 @@ from ..counts.passes import Pass
 from ..facts.accelerators import Accelerator
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
-from ..numeric import Number
 from ..units import Bytes, BytesPerSecond, Count, Dollars, FlopsPerByte, FlopsPerSecond, Seconds, Share, Tokens
 from . import roofline
 
@@ -21,11 +20,12 @@ class Machine:
     """Accelerators of one kind that share one piece of work.
 
     Attributes:
-        count: of them.
+        accelerator: an Accelerator.
+        count: how many of them.
         arithmetic: the format whose dense peak counts.
-        mfu: shares of peak and bandwidth that are reached, in (0, 1] (both 1: bounds, else a model).
-        mbu: shares of peak and bandwidth that are reached, in (0, 1] (both 1: bounds, else a model).
-        dollars_per_gpu_hour: None where unknown ($/GPU-h).
+        mfu: share of the peak that is reached, in (0, 1].
+        mbu: share of the bandwidth that is reached, in (0, 1] (with both 1 times are bounds, else a model).
+        dollars_per_gpu_hour: price; None where unknown ($/GPU-h).
 
     Assumptions:
         Work and bytes are spread evenly, and the accelerators talk to each other for free.
@@ -72,6 +72,9 @@ class Machine:
     def seconds(self, work: Pass) -> Seconds:
         """Time of a pass (s): the longer of its arithmetic and its transfers.
 
+        Args:
+            work: a Pass.
+
         Example:
             >>> from workloads.counts.passes import decode
             >>> from workloads.facts import accelerators, models
@@ -81,19 +84,28 @@ class Machine:
         """
         return roofline.roofline_seconds(work.flops, work.bytes, self.peak, self.bandwidth, self.mfu, self.mbu)
 
-    def regime(self, work: Number) -> Number:
-        """What limits a pass: "compute-bound" or "memory-bound"."""
+    def regime(self, work: Pass) -> str:
+        """What limits a pass: "compute-bound" or "memory-bound".
+
+        Args:
+            work: a Pass.
+        """
         return roofline.regime(work.flops, work.bytes, self.peak, self.bandwidth, self.mfu, self.mbu)
 
-    def reaching(self, mfu: Share = 1, mbu: Share = 1) -> Number:
-        """The same machine with other shares of its rates reached."""
+    def reaching(self, mfu: Share = 1, mbu: Share = 1) -> Machine:
+        """The same machine with other shares of its rates reached.
+
+        Args:
+            mfu: share of the peak.
+            mbu: share of the bandwidth.
+        """
         return replace(self, mfu=mfu, mbu=mbu)
 
 
 @formula
 def fits(
-    model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout = None, reserve: Share = 0
-) -> Number:
+    model: Model, machine: Machine, tokens: Tokens, formats: Formats = BF16, layout: Layout | None = None, reserve: Share = 0
+) -> Count:
     """Sequences that the machine holds at once beside the weights (whole; 0 where not even one fits).
 
     Equation:
@@ -101,6 +113,7 @@ def fits(
 
     Args:
         model: a Model.
+        machine: a Machine.
         tokens: of each sequence.
         formats: a `Formats`.
         layout: a `Layout` (left out: the whole machine by tensor parallelism).

@@ -152,33 +152,14 @@ def work(stages: Sequence[Stage]) -> Seconds:
     return total(stage.seconds for stage in ordered(stages))
 
 
-@checks.formula
-def latest(stages: Sequence[Stage]) -> dict[str, Interval]:
-    """Interval of every stage when each starts as late as it may without delaying the task (s), a dict of name to
-    `Interval`.
-
-    Equation:
-        end = smallest start among the stages that wait for it (the span without any); start = end - seconds.
-
-    Args:
-        stages: a sequence of `Stage`.
-
-    Raises:
-        ValueError: as `ordered` does.
-
-    Source:
-        Critical path method, backward pass.
-
-    Example:
-        >>> latest([Stage("a", 6), Stage("b", 10)])["a"]
-        Interval(start=4, end=10)
-    """
-    end, ends, intervals = span(stages), {}, {}
+def _latest(stages):
+    """Start of every stage when each starts as late as it may: the end is the smallest start that waits for it, else the span."""
+    end, ends, starts = span(stages), {}, {}
     for stage in reversed(ordered(stages)):
-        intervals[stage.name] = Interval(ends.get(stage.name, end) - stage.seconds, ends.get(stage.name, end))
+        starts[stage.name] = ends.get(stage.name, end) - stage.seconds
         for name in stage.after:
-            ends[name] = min(ends.get(name, end), intervals[stage.name].start)
-    return intervals
+            ends[name] = min(ends.get(name, end), starts[stage.name])
+    return starts
 
 
 @checks.formula
@@ -198,8 +179,8 @@ def slack(stages: Sequence[Stage]) -> dict[str, Seconds]:
         >>> slack([Stage("a", 6), Stage("b", 10)])
         {'a': 4, 'b': 0}
     """
-    late, early = latest(stages), earliest(stages)
-    return {stage.name: late[stage.name].start - early[stage.name].start for stage in stages}
+    late, early = _latest(stages), earliest(stages)
+    return {stage.name: late[stage.name] - early[stage.name].start for stage in stages}
 
 
 @checks.formula

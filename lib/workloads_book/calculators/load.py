@@ -7,12 +7,13 @@ from workloads.counts.layout import Layout
 from workloads.counts.passes import decode, prefill
 from workloads.facts import accelerators, models
 from workloads.facts.formats import Formats
-from workloads.serving import arrivals, fluid, latency_metrics, replay, simulation, step_seconds
+from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
+from workloads.serving.engine import Engine
 from workloads.times import roofline
 from workloads.times.machine import Machine, fits
 from workloads.units import TERA, number, quantity
 
-from .. import plot
+from .. import measured_runs, plot
 from ..plot import Axis, Line
 from .common import ATTENTION, CARDS, DENSE, MEASURED_CARD, PERCENT, clock, efficiencies, must_fit, scaled, several, would_fit
 from .forms import calculator, choice, count, doublings, group, num, result, switch
@@ -148,10 +149,10 @@ LOAD = (
 REQUESTS = group(
     "Windows and requests",
     num("seconds", "Length of each window", 60, "s", 1, 3600, (10, 20, 30, 60, 120, 300)),
-    count("long_prompt", "Long input: prompt", replay.LONG_INPUT.new, "tokens", 1, 2**20),
-    count("short_output", "Long input: output", replay.LONG_INPUT.output, "tokens", 2, 2**17),
-    count("short_prompt", "Long output: prompt", replay.LONG_OUTPUT.new, "tokens", 1, 2**20),
-    count("long_output", "Long output: output", replay.LONG_OUTPUT.output, "tokens", 2, 2**17),
+    count("long_prompt", "Long input: prompt", measured_runs.LONG_INPUT.new, "tokens", 1, 2**20),
+    count("short_output", "Long input: output", measured_runs.LONG_INPUT.output, "tokens", 2, 2**17),
+    count("short_prompt", "Long output: prompt", measured_runs.LONG_OUTPUT.new, "tokens", 1, 2**20),
+    count("long_output", "Long output: output", measured_runs.LONG_OUTPUT.output, "tokens", 2, 2**17),
 )
 
 
@@ -193,16 +194,16 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     at = lambda window: fluid.decode_rate(m, box, batch, round(arrivals.mean_step_context(window)), cards)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
     pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
-    path, flat = fluid.path_until_empty(pieces, rates[-1]), fluid.path_until_empty(even, at(mixed))
-    arrived = fluid.work(pieces)[0]
+    path, flat = fluid.backlog_path(pieces, then=rates[-1]), fluid.backlog_path(even, then=at(mixed))
+    arrived = fluid.balance(pieces)[0]
     values = {
         "service_rate": rates,
         "step_rates": [arrivals.step_rate(w) for w in windows],
         "mixed_step_rate": arrivals.step_rate(mixed),
         "input_rates": [arrivals.input_rate(w) for w in windows],
-        "peak_steps": fluid.peak(path)[1],
+        "peak_steps": fluid.largest(path)[1],
         "empty_seconds": path[-1][0],
-        "mixed_peak_steps": fluid.peak(flat)[1],
+        "mixed_peak_steps": fluid.largest(flat)[1],
         "mean_delay_seconds": fluid.backlog_area(path) / arrived,
         "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
         "path": [list(p) for p in path],
@@ -249,8 +250,8 @@ def _backlog_plot(path, flat, seconds):
     end = max(path[-1][0], flat[-1][0])
     draw = lambda corners: [(t, q / 1000) for t, q in corners] + ([(end, 0)] if corners[-1][0] < end else [])
     alt = (
-        f"Backlog over time. As it arrives: {number(round(fluid.peak(path)[1]))} steps at most, empty after {clock(path[-1][0])}. "
-        f"Evenly mixed: {number(round(fluid.peak(flat)[1]))} at most."
+        f"Backlog over time. As it arrives: {number(round(fluid.largest(path)[1]))} steps at most, empty after {clock(path[-1][0])}. "
+        f"Evenly mixed: {number(round(fluid.largest(flat)[1]))} at most."
     )
     return plot.lines(
         [Line("as it arrives", draw(path)), Line("evenly mixed", draw(flat))],
@@ -263,7 +264,7 @@ def _backlog_plot(path, flat, seconds):
 
 
 # serving simulator ------------------------------------------------------------------------------------------
-SETTINGS, FACTORS = replay.replay_settings(), replay.replay_factors()
+SETTINGS, FACTORS = measured_runs.replay_settings(), measured_runs.replay_factors()
 MEASURED = {"blocks": SETTINGS["blocks"]}
 MOST_REQUESTS = 6000
 SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
@@ -274,7 +275,7 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
     "Serving simulator",
     "What do users wait for, and what does the memory pool do, when requests are batched continuously?",
     *LOAD,
-    count("seats", "Most running requests", SETTINGS["seats"], "requests", 1, 4096, doublings(1, 1024)),
+    count("max_num_seqs", "Most running requests", SETTINGS["max_num_seqs"], "requests", 1, 4096, doublings(1, 1024)),
     *REQUESTS,
     *group(
         "Rhythm",
@@ -289,8 +290,16 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
         num("memory_share", "Share of the memory that the engine may use", 0.9, "", 0.01, 1, PERCENT),
         count("blocks", "KV blocks (empty: all that fit)", None, "", 1, 10**7, optional=True),
         count("block_size", "Tokens of a block", SETTINGS["block_size"], "tokens", 1, 1024),
-        count("token_budget", "Most tokens of a step", SETTINGS["token_budget"], "tokens/step", 1, 2**20, doublings(256, 2**15)),
-        count("max_length", "Most tokens of a request", SETTINGS["max_length"], "tokens", 2, 2**21),
+        count(
+            "max_num_batched_tokens",
+            "Most tokens of a step",
+            SETTINGS["max_num_batched_tokens"],
+            "tokens/step",
+            1,
+            2**20,
+            doublings(256, 2**15),
+        ),
+        count("max_model_len", "Most tokens of a request", SETTINGS["max_model_len"], "tokens", 2, 2**21),
         switch("whole_sequence", "Admit only what fits whole", True),
     ),
     *group("Time of a step", *efficiencies(FACTORS["mfu"], FACTORS["mbu"]), choice("form", "Operators", ("sum", "max"))),
@@ -317,13 +326,13 @@ def simulator(
     if not load:
         raise ValueError(f"seed must be a draw with at least one request in the two windows, got {seed}, whose are empty: choose another")
     m, card = models.model(model), accelerators.accelerator(accelerator)
-    engine = simulation.Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
+    engine = Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
     run = simulation.serve(load, engine, step_seconds.step_time(m, Machine(card, mfu=mfu, mbu=mbu), form))
     waiting = _outstanding(run)
     found = {
         "requests": len(run.requests),
         "output_tokens": sum(r.output for r in run.requests),
-        **simulation.p95_times(run),
+        **run.p95_times(),
         "preemptions": run.preemptions,
         "steps": run.steps,
         "ttft_median": latency_metrics.nearest_rank([latency_metrics.ttft(r.arrival, r.first) for r in run.requests], 0.5),
@@ -333,8 +342,9 @@ def simulator(
         "weight_bytes": memory.weight_bytes(m),
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
-    known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == simulation.Engine(**SETTINGS)
-    measured = next((replay.measured_replay(name) for name in replay.WINDOWS if known and load == replay.replay_load(name)), None)
+    known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == Engine(**SETTINGS)
+    replays = (name for name in measured_runs.WINDOWS if known and load == measured_runs.replay_load(name))
+    measured = next(map(measured_runs.measured_replay, replays), None)
     text = (
         f"{number(found['requests'])} requests: 95% have their first token within {clock(found['ttft_p95'], 3)} and end within "
         f"{clock(found['request_p95'], 3)}; "

@@ -7,12 +7,12 @@ from workloads.costs import attempts
 from workloads.costs.attempts import solved_within
 from workloads.counts import memory
 from workloads.facts import models
+from workloads.facts.measurements import decision_request
 from workloads.serving import latency_metrics, playback
-from workloads.serving.scoring import published
 from workloads.times import roofline, taskgraph
 from workloads.units import GIGA, number, quantity
 
-from .. import plot
+from .. import measured_runs, plot
 from ..plot import Axis, Bar, Line
 from .common import ATTENTION, PERCENT, clock, scaled
 from .forms import Input, calculator, choice, count, doublings, group, num, possible, result
@@ -135,8 +135,8 @@ def _gantt(graph, windows, path, span):
     count("limit", "Most attempts at one task", 4, "attempts", 1, 64, range(1, 17)),
     *group(
         "Handing on",
-        num("decision_cost", "Cost of a request, small model", published("decision cost"), "$", 1e-12, 1e6),
-        num("llm_cost", "Cost of a request, large model", published("llm cost"), "$", 1e-12, 1e6),
+        num("decision_cost", "Cost of a request, small model", decision_request("decision cost"), "$", 1e-12, 1e6),
+        num("llm_cost", "Cost of a request, large model", decision_request("llm cost"), "$", 1e-12, 1e6),
         num("share", "Share handed on to the large model", 0.05, "", 0, 1, [0, *PERCENT]),
     ),
 )
@@ -257,7 +257,7 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
     """Arrival and playback of chunks of sound: first sound, stalls, and the smallest buffer without any."""
     durations = chunk
     if source in RECORDED:
-        turn = playback.voice_record(RECORDED[source])
+        turn = measured_runs.voice_record(RECORDED[source])
         came, durations = turn.arrivals[: turn.answered], turn.durations[: turn.answered]
         came = [a - turn.stopped for a in came]
     elif source == "computed":

@@ -1,1 +1,1 @@
-"""Reinforcement learning: one step phase by phase, the round of its roles, its samples, its price, the transfer of weights."""
+"""Reinforcement learning: one step phase by phase, the round of its roles, its samples and price, weight transfer."""

@@ -16,6 +16,8 @@ from ...numeric import Number, bisect
 from ...units import Bytes, Count, Tokens
 from .parts import Gpu, Method, Placement, Policy, Rollout
 
+_PARTS = dict(rollout=Rollout, policy=Policy, gpu=Gpu, placement=Placement, method=Method)
+
 
 @dataclass(frozen=True, init=False)
 class RLStep:
@@ -26,7 +28,7 @@ class RLStep:
     Fields may be numbers, NumPy arrays (a sweep) or SymPy symbols (the algebra).
 
     Args:
-        **given: fields of the parts; or whole parts under their names.
+        **given: fields of `Rollout`, `Policy`, `Gpu`, `Placement` and `Method`; or whole parts under their names.
 
     Assumptions:
         Sequences are spread evenly over the copies, so a batch need not be whole; parallelism communicates for free.
@@ -48,11 +50,10 @@ class RLStep:
     method: Method
 
     def __init__(self, **given: Any):
-        for name, kind in zip(
-            ("rollout", "policy", "gpu", "placement", "method"), (Rollout, Policy, Gpu, Placement, Method)
-        ):
+        for name, kind in _PARTS.items():
             own = {f.name: given.pop(f.name) for f in fields(kind) if f.name in given}
-            object.__setattr__(self, name, replace(given.pop(name), **own) if name in given else kind(**own))
+            whole_part = vars(given.pop(name)) if name in given else {}
+            object.__setattr__(self, name, kind(**{**whole_part, **own}))
         if given:
             raise TypeError(f"an RL step has no {', '.join(given)}")
         if (self.rollout.prefill_head, self.method.pass_head) != ("all", "all"):
@@ -103,8 +104,8 @@ class RLStep:
 
     @property
     def sequence_bytes(self) -> Bytes:
-        """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B): kv_copies (kv (prompt +
-        longest) + state).
+        """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B): kv_copies (kv (prompt
+        + longest) + state).
         """
         tokens = self.rollout.prompt_tokens + self.rollout.longest
         return self.placement.kv_copies * (self.policy.kv_bytes * tokens + self.policy.state_bytes)

@@ -47,7 +47,7 @@ _positive, _nonnegative, _share, _switch, _word = (
 
 
 def _keep(part):
-    """Put the checked value of every field in the place of what was given; a field whose default is None may be None."""
+    """Put the checked value of every field in the place of what was given; None may stay where it is the default."""
     for f in fields(part):
         value = getattr(part, f.name)
         if value is not None or f.default is not None:
@@ -244,9 +244,8 @@ class Placement:
     def __post_init__(self):
         _keep(self)
         if self.rollout_gpus is None and (is_array(self.overlap) or self.overlap is True):
-            raise ValueError(
-                "overlap must be False where rollout_gpus is None: the same GPUs cannot sample and train at once, got True"
-            )
+            rule = "the same GPUs cannot sample and train at once"
+            raise ValueError(f"overlap must be False where rollout_gpus is None: {rule}, got True")
 
     @property
     def sampling_gpus(self) -> Count:

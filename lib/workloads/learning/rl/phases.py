@@ -1,12 +1,13 @@
 """One step of reinforcement learning from rewards: rollout, log-probability passes, training, optimizer.
 
-`rl_step` turns an `RLStep` into seconds, FLOPs, bytes and a memory verdict. The rollout is a roofline model: each decode
-step takes the longer of its memory time and its compute time.
+`rl_step` turns an `RLStep` into seconds, FLOPs, bytes and a memory verdict. The rollout is a roofline model: each
+decode step takes the longer of its memory time and its compute time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from ...checks import formula, positive
 from ...numeric import Number, bisect, ceil, is_array, library, maximum, total, where
@@ -85,8 +86,7 @@ class Breakdown:
     @property
     def training_mfu(self) -> Share:
         """FLOPs of training over what the training GPUs could have done, the optimizer's time included (0 to 1)."""
-        seconds = self.training.seconds + self.optimizer.seconds
-        return self._mfu(self.training.flops, seconds, self.step.placement.gpus)
+        return self._mfu(self.training.flops, self.training.seconds + self.optimizer.seconds, self.step.placement.gpus)
 
     @property
     def step_mfu(self) -> Share:
@@ -142,12 +142,12 @@ def _known_flops(step):
     """FLOPs of passes over known tokens: (prefill of all prompts, one forward pass over all samples, training).
 
     Prefill 2N P + a P(P+1)/2 a prompt; forward 2N T + a T(T+1)/2 a sample; training epochs ((6, or 4 under LoRA, + 2
-    with recomputation) N T + (3, or 4) a T(T+1)/2) a kept sample. T: prompt P and completion tokens read; a: pair_flops;
-    means over the lengths. Where the head skips rows, N T becomes N T - head parameters x rows skipped.
+    with recomputation) N T + (3, or 4) a T(T+1)/2) a kept sample. T: prompt P and completion tokens read; a:
+    pair_flops; means over the lengths. Where the head skips rows, N T becomes N T - head parameters x rows skipped.
     """
     rollout, method, a, n = step.rollout, step.method, step.policy.pair_flops, step.policy.parameters
     prompt, tokens, head = rollout.prompt_tokens, rollout.mean_sample, step.policy.head_parameters
-    causal = lambda length: length * ((length + 1) / 2)
+    causal = lambda length: length * ((length + 1) / 2)  # query-key pairs, of a mean length too
     pairs = total(share * causal(prompt + count) for share, count in rollout.fed)
     first = n * prompt - (head * (prompt - where(prompt == 0, 0, 1)) if rollout.prefill_head == "last" else 0)
     known = n * tokens - (head * (tokens - rollout.mean_completion) if method.pass_head == "labels" else 0)
@@ -235,7 +235,8 @@ def sweep(step: RLStep) -> Breakdown:
         raise ValueError(f"array fields must be one-dimensional and of one length, got shapes {sorted(shapes)}")
     starts = range(0, next(iter(shapes))[0], CHUNK)
     chunk = lambda start: step.having(**{name: v[start : start + CHUNK] for name, v in varied.items()})
-    return replace(_joined([rl_step(chunk(start)) for start in starts]), step=step)
+    found: Any = _joined([rl_step(chunk(start)) for start in starts])
+    return replace(found, step=step)
 
 
 def _joined(parts):

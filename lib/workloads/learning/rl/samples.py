@@ -12,7 +12,7 @@ from ...numeric import Number, total
 from ...units import Count, Share, Tokens
 
 
-# --------------------------------------------------------------------------------------------------- samples generated, samples kept
+# -------------------------------------------------------------------------------------- samples generated, samples kept
 @checks.formula
 def expected_generated(kept: Tokens, fraction: Share) -> Count:
     """Samples to generate until so many are kept, on average (samples).
@@ -120,7 +120,7 @@ def generated_for(kept: Tokens, fraction: Share, confidence: Share) -> Count:
     return high
 
 
-# --------------------------------------------------------------------------------------------------------------- signal of a group
+# ---------------------------------------------------------------------------------------------------- signal of a group
 @checks.formula
 def advantages(rewards: Sequence[Number], normalised: bool = False) -> tuple[Number, ...]:
     """Group-relative advantages of the responses to one prompt, a tuple.
@@ -174,7 +174,7 @@ def no_signal_chance(success: Share, group: Count, correlation: Share = 0) -> Sh
     return attempts.all_fail(success, group, correlation) + attempts.all_fail(1 - success, group, correlation)
 
 
-# -------------------------------------------------------------------------------------------------------------- averages of the loss
+# ------------------------------------------------------------------------------------------------- averages of the loss
 AVERAGES = ("token", "sequence", "micro-batch")
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.counts.request_tokens import Request
-from workloads.serving import arrivals, playback, replay, workload_records
-from workloads.serving.workload_records import InteractiveRecord, LearningRecord, MediaRecord, ModelCall, ToolCall
+from workloads.serving import arrivals, playback
+from workloads_book import load_records, measured_runs
+from workloads_book.load_records import InteractiveRecord, LearningRecord, MediaRecord, ModelCall, ToolCall
 
 CALLS = ModelCall(10, 4, 3, 0.0, 2.0), ModelCall(20, 12, 5)
 TASK = InteractiveRecord("t1", "tests pass", True, "Qwen3-8B", "v1", 1.5, CALLS, (ToolCall("run", 0, 0.1),), 2, 30.0)
@@ -39,41 +40,41 @@ tasks = st.builds(
 
 @pytest.mark.parametrize("record", [TASK, MEDIA, UPDATE], ids=lambda r: type(r).__name__)
 def test_a_record_survives_its_line(record):
-    line = workload_records.to_line(record)
-    assert "\n" not in line and workload_records.from_line(line) == record
+    line = load_records.to_line(record)
+    assert "\n" not in line and load_records.from_line(line) == record
 
 
 @given(st.lists(tasks, max_size=5))
 def test_a_log_survives_its_file(records):
-    assert workload_records.read("\n".join(map(workload_records.to_line, records)).splitlines()) == records
+    assert load_records.read("\n".join(map(load_records.to_line, records)).splitlines()) == records
 
 
 @given(tasks)
 def test_new_tokens_and_cached_tokens_add_up_to_the_input(record):
-    assert workload_records.new_tokens(record) + sum(c.cached_tokens for c in record.calls) == sum(c.input_tokens for c in record.calls)
-    assert workload_records.decode_steps(record) == sum(c.output_tokens for c in record.calls) - len(record.calls)
+    assert load_records.new_tokens(record) + sum(c.cached_tokens for c in record.calls) == sum(c.input_tokens for c in record.calls)
+    assert load_records.decode_steps(record) == sum(c.output_tokens for c in record.calls) - len(record.calls)
 
 
 def test_unknown_stays_unknown_through_a_file():
-    record = workload_records.from_line(workload_records.to_line(dataclasses.replace(TASK, passed=None, reuse_seconds=None)))
+    record = load_records.from_line(load_records.to_line(dataclasses.replace(TASK, passed=None, reuse_seconds=None)))
     assert record.passed is None and record.reuse_seconds is None and record.calls[1].start is None
 
 
 def test_request_records_keep_the_windows_of_their_load():
     load = [arrivals.Arrival(0.5, Request(8, 3, past=2)), arrivals.Arrival(1.0, Request(5, 1))]
-    records = workload_records.request_records(load)
-    assert [(r.arrival, workload_records.new_tokens(r), workload_records.decode_steps(r)) for r in records] == [(0.5, 8, 2), (1.0, 5, 0)]
+    records = load_records.request_records(load)
+    assert [(r.arrival, load_records.new_tokens(r), load_records.decode_steps(r)) for r in records] == [(0.5, 8, 2), (1.0, 5, 0)]
 
 
 def test_records_of_the_phased_replay_hold_nine_to_one_windows():
-    records = workload_records.request_records(replay.replay_load("phased"))
+    records = load_records.request_records(measured_runs.replay_load("phased"))
     first = [r for r in records if r.arrival < 60]
-    assert sum(map(workload_records.decode_steps, first)) == 240 * (9 * 255 + 2047) / 10
-    assert sum(map(workload_records.new_tokens, first)) == 240 * (9 * 8192 + 1024) / 10
+    assert sum(map(load_records.decode_steps, first)) == 240 * (9 * 255 + 2047) / 10
+    assert sum(map(load_records.new_tokens, first)) == 240 * (9 * 8192 + 1024) / 10
 
 
 def test_the_task_record_lays_calls_and_tools_end_to_end():
-    record = workload_records.task_record("thinking on", True, "results and inputs")
+    record = load_records.task_record("thinking on", True, "results and inputs")
     assert [t.tool for t in record.tools] == ["write_file", "run_tests", "finish"] and [t.after_call for t in record.tools] == [1, 2, 3]
     for before, after in zip(record.calls, record.calls[1:]):
         waits = [t.seconds for t in record.tools if record.calls[t.after_call] == before]
@@ -83,7 +84,7 @@ def test_the_task_record_lays_calls_and_tools_end_to_end():
 def test_chunks_may_overtake_and_the_record_gives_back_the_buffer_they_need():
     way = playback.deliveries(8, 20, 12, 1, [5, 5, 50, 5, 5, 5, 5, 5])
     record = dataclasses.replace(MEDIA, chunk_times=[w.arrived / 1000 for w in way], chunk_seconds=0.02)
-    again = workload_records.from_line(workload_records.to_line(record))
+    again = load_records.from_line(load_records.to_line(record))
     assert again == record and playback.smallest_buffer([1000 * t for t in again.chunk_times], 20) == pytest.approx(45)
 
 
@@ -130,7 +131,7 @@ def test_a_wrong_task_is_refused(change, message):
         (lambda: dataclasses.replace(UPDATE, labels=(1280, 1)), "sequence_lengths - labels"),
         (lambda: dataclasses.replace(UPDATE, micro_batches=0), "micro_batches"),
         (lambda: dataclasses.replace(UPDATE, deadline=0), "deadline"),
-        (lambda: workload_records.to_line("text"), "record must be one of"),
+        (lambda: load_records.to_line("text"), "record must be one of"),
     ],
 )
 def test_wrong_values_are_refused(call, message):
@@ -151,7 +152,7 @@ def test_wrong_values_are_refused(call, message):
 )
 def test_a_line_of_another_kind_is_refused(line, message):
     with pytest.raises(ValueError, match=message):
-        workload_records.from_line(line)
+        load_records.from_line(line)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +167,7 @@ def test_a_line_of_another_kind_is_refused(line, message):
     ],
 )
 def test_a_line_with_wrong_fields_is_refused_with_its_number(change, message):
-    values = json.loads(workload_records.to_line(TASK))
+    values = json.loads(load_records.to_line(TASK))
     change(values)
     with pytest.raises(ValueError, match="line 3: .*" + message):
-        workload_records.read([workload_records.to_line(TASK), "", json.dumps(values)])
+        load_records.read([load_records.to_line(TASK), "", json.dumps(values)])

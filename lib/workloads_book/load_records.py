@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 
-from ..checks import flag, formula, keep, nonnegative, plain, positive, some, whole
-from ..counts.request_tokens import Request
-from ..units import Bytes, Count, FlopCount, Seconds, Tokens
-from .arrivals import Arrival
-from .prefix_cache import recorded_rounds
+from workloads.checks import flag, keep, nonnegative, plain, positive, some, whole
+from workloads.counts.request_tokens import Request
+from workloads.serving.arrivals import Arrival
+from workloads.units import Bytes, Count, FlopCount, Seconds, Tokens
+
+from .measured_runs import recorded_rounds
 
 
 def _text(value, name):
@@ -225,7 +226,6 @@ def _made(kind, values):
         raise ValueError(f"{kind.__name__} must hold every field without a default: {error}") from None
 
 
-@formula
 def to_line(record: InteractiveRecord | MediaRecord | LearningRecord) -> str:
     """A record as one line of JSON, its kind first.
 
@@ -244,7 +244,6 @@ def to_line(record: InteractiveRecord | MediaRecord | LearningRecord) -> str:
     return json.dumps({"kind": kind, **asdict(record)}, allow_nan=False)
 
 
-@formula
 def from_line(line: str) -> InteractiveRecord | MediaRecord | LearningRecord:
     """The record in one line of JSON.
 
@@ -270,7 +269,6 @@ def from_line(line: str) -> InteractiveRecord | MediaRecord | LearningRecord:
     return _made(kind, values)
 
 
-@formula
 def read(lines: Iterable[str]) -> list[InteractiveRecord | MediaRecord | LearningRecord]:
     """The records of a log, a list.
 
@@ -294,7 +292,6 @@ def read(lines: Iterable[str]) -> list[InteractiveRecord | MediaRecord | Learnin
     return records
 
 
-@formula
 def new_tokens(record: InteractiveRecord) -> Tokens:
     """Input tokens of an interactive record that no cache held (tokens): what prefill has to process.
 
@@ -308,7 +305,6 @@ def new_tokens(record: InteractiveRecord) -> Tokens:
     return sum(call.request.new for call in record.calls)
 
 
-@formula
 def decode_steps(record: InteractiveRecord) -> Count:
     """Decode steps of an interactive record (calls): each call's output but its first token.
 
@@ -322,7 +318,6 @@ def decode_steps(record: InteractiveRecord) -> Count:
     return sum(call.request.decode_steps for call in record.calls)
 
 
-@formula
 def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:
     """Records of a load of independent requests to Qwen3-8B, as in section 3.1: one call each, no check.
 
@@ -333,7 +328,7 @@ def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:
         List of InteractiveRecord.
 
     Example:
-        >>> from workloads.serving.replay import replay_load
+        >>> from workloads_book.measured_runs import replay_load
         >>> len(request_records(replay_load("uniform")))
         480
     """
@@ -351,7 +346,6 @@ def request_records(load: Sequence[Arrival]) -> list[InteractiveRecord]:
     ]
 
 
-@formula
 def task_record(run: str, passed: bool, check: str) -> InteractiveRecord:
     """Record of a measured run of the code task, as in section 3.2, its calls laid end to end with the tools between
     them.

@@ -11,8 +11,8 @@ from workloads.counts import memory
 from workloads.counts.passes import decode, prefill
 from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import accelerator
+from workloads.facts.measurements import decision_request
 from workloads.facts.models import model
-from workloads.serving.scoring import billed_tokens
 from workloads.times.machine import Machine
 
 QWEN, H100 = model("Qwen3-8B"), Machine(accelerator("H100 SXM"), mfu=0.4, mbu=0.5)
@@ -64,7 +64,6 @@ def test_a_million_tokens_by_hand():
     rented = replace(H100, dollars_per_gpu_hour=2)
     assert dollars_per_million(rented, 36, 10**4) == pytest.approx(2.0)  # 100 x 36 s = one hour
     assert dollars_per_million(replace(rented, count=8), 36, 10**4) == pytest.approx(16.0)
-    assert billed_tokens(0.5, 0.25) == 2 * 10**6
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_a_million_tokens_by_hand():
         (lambda: replace(H100, mbu=0), "mbu"),
         (lambda: prefill(QWEN, 4, head=5), "head"),
         (lambda: decode(QWEN, Request(5, 5), 0), "batch"),
-        (lambda: billed_tokens(1, 0), "dollars_per_million"),
+        (lambda: decision_request("prize"), "quantity"),
         (lambda: dollars_per_million(replace(H100, dollars_per_gpu_hour=2), -1, 1), "seconds"),
         (lambda: dollars_per_million(replace(H100, dollars_per_gpu_hour=2), 1, 0), "tokens"),
         (lambda: dollars_per_million(H100, 1, 1), "dollars_per_gpu_hour"),
