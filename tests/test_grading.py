@@ -329,7 +329,7 @@ PROBES = {
     "others": f"open({str(ROOT / 'README.md')!r}).read(20)",
     "write": f"open({str(ROOT / 'hello')!r}, 'w')",
     "net": "import socket; socket.create_connection(('127.0.0.1', {port}), timeout=2)",
-    "library": "from workloads import flops; print(flops.pairs(8))",
+    "library": "from workloads.counts import flops; print(flops.pairs(8))",
 }
 
 

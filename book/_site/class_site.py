@@ -6,6 +6,7 @@ The pages show the outputs that the notebooks store; nothing runs. At the end th
 import argparse
 import html
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import assignment
+import packing
 
 ROOT = assignment.ROOT
 KEPT = ("_config.yml", "_toc.yml", "book", "lib")
@@ -35,12 +37,14 @@ def page(nb):
 
 
 def copied(root, target):
-    """The tree of the class's book: everything but the solved exercises."""
+    """The tree of the class's book: everything but the solved exercises and what the ledger says of them."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in KEPT:
         source = root / name
         shutil.copytree(source, target / name, ignore=LEFT_OUT) if source.is_dir() else shutil.copy(source, target / name)
+    ledger = target / "lib" / packing.LEDGER
+    ledger.write_text(packing.without_solutions(ledger.read_text(encoding="utf-8"), root), encoding="utf-8")
     modules = root / "book/_site/node_modules"
     if modules.is_dir():
         (target / "book/_site/node_modules").symlink_to(modules.resolve())
@@ -100,7 +104,7 @@ def secrets(root=ROOT):
     """Runs of words of the solutions that stand in no chapter, no starter and not in the library with its hints."""
     solved = [assignment.read(path) for path in assignment.exercises(root).values()]
     public = [plain(p.name, p.read_text(encoding="utf-8")) for p in (root / "book").rglob("*.ipynb") if "node_modules" not in p.parts]
-    public += [p.read_text(encoding="utf-8") for kind in ("py", "json") for p in (root / "lib/workloads").rglob(f"*.{kind}")]
+    public += [data.decode() for package in packing.PROJECTS for data in packing.files(package).values()]
     public += ["\n".join(map(assignment.source, page(nb)["cells"])) for nb in solved]
     return set().union(*(shingles(text) for nb in solved for text in hidden(nb))) - set().union(*map(shingles, public))
 
@@ -117,18 +121,32 @@ def copies(text):
     return sorted({run for run in runs if run in secrets()})
 
 
+@cache
+def hidden_rows(root=ROOT):
+    """Formulas of the ledger's rows that only solutions compute, and their ids as a ledger writes them."""
+    text = (root / "lib" / packing.LEDGER).read_text(encoding="utf-8")
+    kept = json.loads(packing.without_solutions(text, root))
+    known, shown = {row["id"] for row in kept}, {row["formula"] for row in kept}
+    rows = [row for row in json.loads(text) if row["id"] not in known]
+    formulas = {row["formula"] for row in rows if row["formula"]} - shown
+    return {f'"id": "{row["id"]}"' for row in rows} | {f'"formula": {json.dumps(formula)}' for formula in formulas}
+
+
 def leaks(site):
-    """{file: solution texts found in it} for the files of a built site."""
-    return {name: found for name, text in texts(site) if (found := copies(plain(name, text)))}
+    """{file: texts of solutions and rows of the ledger found in it} for the files of a built site."""
+    found = ((name, text, copies(plain(name, text))) for name, text in texts(site))
+    return {name: those for name, text, runs in found if (those := runs + sorted(row for row in hidden_rows() if row in text))}
 
 
 def build(target):
     """Run Sphinx on the copied tree; the folder of the site."""
+    environment = os.environ | {"PYTHONPATH": str(target / "lib")}  # the class's ledger
     run = subprocess.run(
         [Path(sys.executable).with_name("jupyter-book"), "build", str(target), "-W", "-n", "--keep-going", "--quiet"],
         capture_output=True,
         text=True,
         cwd=target,
+        env=environment,
     )
     if run.returncode:
         sys.exit(run.stdout + run.stderr)

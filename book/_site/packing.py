@@ -43,7 +43,7 @@ def without_solutions(ledger, root=ROOT):
 def files(package):
     """{path in the wheel: bytes} of a package."""
     base = ROOT / "lib"
-    paths = (p for p in sorted((base / package).rglob("*")) if p.is_file() and p.suffix not in (".pyc", ".toml"))
+    paths = (p for p in sorted((base / package).rglob("*")) if p.is_file() and p.suffix != ".pyc" and p.name != "pyproject.toml")
     names = {p.relative_to(base).as_posix(): p for p in paths}
     found = {name: p.read_bytes() for name, p in names.items() if not PASSED & set(p.parts) and ".egg-info" not in name}
     if LEDGER in found:

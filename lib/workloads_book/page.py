@@ -72,8 +72,8 @@ def in_unit(row, value):
     where it is a tie.
 
     Example:
-        >>> in_unit(row("we3-4-added"), 1229.142766911488), in_unit(row("ex3-4-round1-x4-total"), 49.228750000000005)
-        ('1,229.143 TFLOPs', '49.22875 s')
+        >>> in_unit(row("we3-4-added"), 1229.142766911488), in_unit(row("ced-ratio"), 50.78125)
+        ('1,229.143 TFLOPs', '50.78125%')
     """
     digits = _digits(row)
     if not isinstance(value, str):

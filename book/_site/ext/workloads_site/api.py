@@ -14,9 +14,11 @@ from functools import cache
 from pathlib import Path
 
 import library
+import sphinx_codeautolink.extension as codeautolink
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
+from sphinx_codeautolink.extension.block import link_html
 
 FOLDER = "book/reference/api"
 SECTIONS = ("Equation", "Assumptions", "Source")  # of docstrings, beside those that napoleon knows
@@ -28,6 +30,7 @@ MARKUP = re.compile(
 SPECIAL = re.compile(r"[\\*_`|<>]")
 ARGUMENT = re.compile(r" {4}\*{0,2}\w+(?: \([^)]*\))?: ")  # where the line of an argument begins
 EDGES = re.compile(r"^(\s*)([-+•]|\(?\w+[.)])(?=\s)")
+CODE = re.compile(r'<div class="(?:doctest |highlight-)[^"]*"><div class="highlight"><pre>.*?</pre></div>\s*</div>', re.DOTALL)
 LONG = 12  # arguments beyond which a signature says less than the list of them
 
 
@@ -101,13 +104,15 @@ def restructured(lines, module, keys=frozenset(), tables=frozenset()):
     """Lines of a docstring, its plain text as reStructuredText; titles of sections, names of arguments, examples and tables stay."""
     example = False
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
+        paragraph = re.sub(r"``[^`]+``", lambda m: re.sub(r"\n\s*", " ", m[0]), paragraph)
         drawn = re.search(r"\S {3,}\S", paragraph) and ">>>" not in paragraph
+        points = paragraph.lstrip().startswith("- ")
         if drawn:
             yield from ("::", "")
         for line in paragraph.split("\n"):
             text = line.lstrip()
             example = text.startswith(">>>") or (example and bool(text))
-            start = ARGUMENT.match(line)
+            start = ARGUMENT.match(line) or (points and re.match(r"\s*- ", line))
             if drawn or example or re.fullmatch(r"[A-Z]\w+:", line):
                 yield "    " * bool(drawn) + line
             else:
@@ -121,6 +126,11 @@ def document(app, what, name, obj, options, lines):
     module = library.module_of(name)
     if module:
         lines[:] = restructured(lines, module, app.workloads_api["keys"], app.workloads_api["tables"])
+
+
+def skipped(app, what, name, obj, skip, options):
+    """Fields of a named tuple stand in the list of its fields already; Python's own text on them says nothing."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
 def signature(app, what, name, obj, options, text, returns):
@@ -220,6 +230,17 @@ def used_elsewhere(app, env):
     return [] if before == now else _entries(env)
 
 
+def in_code_alone(link):
+    """A function that puts links into the HTML of a page, given its blocks of code alone: it parses and writes anew all that it gets."""
+
+    def linked(document, html, *arguments, **named):
+        between = "\n<!-- next -->\n"
+        parts = iter(link(document, between.join(CODE.findall(html)), *arguments, **named).split(between))
+        return CODE.sub(lambda m: next(parts), html)
+
+    return linked
+
+
 def list_uses(app, what, name, obj, options, lines):
     """After napoleon: below the entry of a function or class the places that use it."""
     if name in public() and what != "module":
@@ -242,6 +263,7 @@ def link_code(app, doctree, docname):
 def setup(app):
     for extension in ("sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_codeautolink"):
         app.setup_extension(extension)
+    codeautolink.link_html = in_code_alone(link_html)
     config = app.config
     config.add_module_names = False
     config.autodoc_preserve_defaults = True
@@ -257,6 +279,7 @@ def setup(app):
     app.connect("autodoc-process-docstring", document, priority=100)
     app.connect("autodoc-process-docstring", list_uses, priority=900)
     app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-skip-member", skipped)
     app.connect("env-updated", used_elsewhere, priority=900)
     app.connect("doctree-resolved", link_code)
 
