@@ -202,24 +202,23 @@ def imported(text):
     return {name.split(".")[0] for name in names}, {library.module_of(name) for name in names} - {None}
 
 
-LOADERS = "library", "deferred"  # of `workloads.numeric`
-
-
-def _at_import(module):
-    """Dotted names that a module imports when it is imported, and packages that its functions load (see `LOADERS`)."""
-    for node in library.tree(module).body:
-        yield from library.named(node, module)
+def _loaded_when_used(module):
+    """Packages that formulas of a module load themselves (see `workloads.numeric.library`): another module may import it without them."""
     for node in ast.walk(library.tree(module)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in LOADERS and isinstance(node.args[0], ast.Constant):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "library" and isinstance(node.args[0], ast.Constant):
             yield node.args[0].value
 
 
 @cache
+def _imported_with(module):
+    """Dotted names that a module of the book's own packages imports with itself, and those that they import."""
+    names = {name for node in library.tree(module).body for name in library.named(node, module)}
+    return names.union(*(_imported_with(other) for other in {library.module_of(name) for name in names} - {None, module}))
+
+
 def behind(module):
     """The packages that a module of the book's own packages needs and that Python in the browser lacks until a cell names them."""
-    names = set(_at_import(module))
-    packages = {name.split(".")[0] for name in names} & {*ONLINE, "sympy"}
-    return packages.union(*(behind(other) for other in {library.module_of(name) for name in names} - {None, module}))
+    return {name.split(".")[0] for name in (*_imported_with(module), *_loaded_when_used(module))} & {*ONLINE, "sympy"}
 
 
 def cited(match):
