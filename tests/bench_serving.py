@@ -12,7 +12,7 @@ from serving_simpy import simulate
 from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
-from workloads.serving.arrivals import Arrival, poisson_times
+from workloads.serving.arrivals import Arrival, random_times
 from workloads.serving.engine import Engine
 from workloads.serving.simulation import serve
 from workloads.serving.simulation_steps import serve_stepwise
@@ -69,7 +69,7 @@ def bench_requests():
     loads = []
     for count in (1000, 10_000):
         draw = random.Random(1)
-        times = poisson_times(1, 2 * count, seed=1)[:count]
+        times = random_times(1, 2 * count, seed=1)[:count]
         loads.append([Arrival(t, Request(draw.randint(100, 2000), draw.randint(50, 500))) for t in times])
     few, many = in_turn([lambda load=load: serve(load, ENGINE, COST) for load in loads], 5)
     yield "10,000 requests over 1,000", many, few, "<=", 13

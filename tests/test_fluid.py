@@ -189,9 +189,9 @@ def test_printed_rate_needs_the_written_entry_the_embedding_row_and_the_rounded_
 
 
 def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
-    own = [fluid.decode_rate(QWEN, ONE, 64, arrivals.mean_step_context(w), replicas=2) for w in (FIRST, SECOND)]
+    own = [fluid.decode_rate(QWEN, ONE, 64, w.mean_step_context, replicas=2) for w in (FIRST, SECOND)]
     assert own[0] == pytest.approx(128 * 1792e9 / step_bytes_by_hand(64, (9 * 255 * 8319 + 2047 * 2047) / (9 * 255 + 2047)))
-    assert own[0] > arrivals.step_rate(FIRST)
+    assert own[0] > FIRST.step_rate
     backlog = fluid.largest(fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], own)))[1]
     second_rate = 128 * 1792e9 / step_bytes_by_hand(64, (255 * 8319 + 9 * 2047 * 2047) / (255 + 9 * 2047))
     assert backlog == pytest.approx((7471.2 - second_rate) * 60)

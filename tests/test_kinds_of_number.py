@@ -344,8 +344,9 @@ def test_products_of_narrow_integers_do_not_overflow():
     assert fluid.backlog_path([fluid.Piece(small(86_400), small(100_000), small(50_000))])[-1] == (86_400, 50_000 * 86_400)
     experts = mixture_of_experts.expert_layers("DeepSeek V4-Flash")
     narrow = mixture_of_experts.ExpertLayers("x", *map(small, dataclasses.astuple(experts)[1:]))
-    assert mixture_of_experts.routed_parameters(narrow) == 3 * 43 * 4096 * 2048 * 256 == 277_025_390_592
-    assert encoder_decoder.clipped_pairs(small(10**6), 8192) == 8192 * 8193 // 2 + (10**6 - 8192) * 8192
+    assert narrow.parameters == 3 * 43 * 4096 * 2048 * 256 == 277_025_390_592
+    flash = encoder_decoder.DEEPSEEK_V41_FLASH
+    assert encoder_decoder.ced_prefill_flops(flash, small(10**6)) == encoder_decoder.ced_prefill_flops(flash, 10**6)
     assert backpropagation.forward_flops(transformer_graph.transformer(QWEN, small(8192))) == 143_789_331_054_592
 
 
@@ -394,7 +395,7 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: latency_metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
         (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),
-        (lambda: arrivals.poisson_times(4, 1, seed=None), "seed must be a number, finite, got None"),
+        (lambda: arrivals.random_times(4, 1, seed=None), "seed must be a number, finite, got None"),
         (lambda: samples.generated_for(16, 1e-12, 0.95), "generated .* must be a whole number between 0 and 100,000,000"),
         (lambda: attempts.all_fail(0.5, 10**7), "attempts must be a whole number between 0 and 1,000,000"),
     ],

@@ -130,8 +130,8 @@ MOVED = [
     "print(repr(sum([0.1, 0.7])))",
     "import numpy as np; print(np.array([0.1, 0.7]).sum().item())",
     "import numpy as np; print((np.array([1.1]) ** 3)[0].item())",
-    "from workloads.learning import scaling; print(repr(scaling.power_law(1, 0.7, 1e21)))",  # a power
-    "from workloads.serving import arrivals; print(repr(arrivals.poisson_times(1, 3, seed=7)[0]))",
+    "from workloads.learning import scaling as s; print(repr(s.optimal_parameters(s.ScalingLaw(1, 2, 0.3, 2, 0.4), 1e21)))",  # a power
+    "from workloads.serving import arrivals; print(repr(arrivals.random_times(1, 3, seed=7)[0]))",
 ]  # a logarithm
 KEPT = [
     "import math; print(math.log2(8), math.exp(0), math.log(1), math.sqrt(2))",

@@ -76,11 +76,6 @@ def test_a_saving_that_may_vanish_has_no_upper_break_even(lowest):
     assert lifetime.break_even_range((10, 20), (lowest, 2)) == (5, None)
 
 
-@given(amounts, amounts)
-def test_the_saving_needed_breaks_even_at_that_volume(extra, tasks):
-    assert lifetime.break_even_tasks(extra, lifetime.saving_needed(extra, tasks)) == pytest.approx(tasks)
-
-
 def test_at_the_crossing_both_models_have_done_the_same_work():
     law = scaling.ScalingLaw(1.2, 9.9, 0.1, 16500, 0.45)
     calls = lifetime.crossing_calls(law, 1e8, 5e8, 2.9, 512, 128)

@@ -10,22 +10,16 @@ from workloads.counts import flops as flops_module
 from workloads.counts import memory
 from workloads.counts.request_tokens import Request, call_chain
 from workloads.facts.models import model
-from workloads.serving.prefix_cache import (
-    branch_kv_bytes,
-    common_prefix,
-    edited,
-    growing_task,
-    kv_bytes_held,
-    kv_bytes_read,
-    prefill_flops,
-    retrieval_request,
-    split,
-    trace_prefill_flops,
-)
+from workloads.serving.prefix_cache import branch_kv_bytes, edited, growing_task, kv_bytes_held, kv_bytes_read, prefill_flops, split
 from workloads_book.measured_runs import recorded_calls, recorded_rounds
 
 QWEN = model("Qwen3-8B")
 tokens = st.integers(0, 300)
+
+
+def agreeing(before, after):
+    """Leading tokens that two sequences share."""
+    return next((i for i, (a, b) in enumerate(zip(before, after)) if a != b), min(len(before), len(after)))
 
 
 class BlockCache:
@@ -48,13 +42,7 @@ class BlockCache:
 def test_split_finds_what_a_block_cache_finds(stored, wanted, block):
     cache = BlockCache(block)
     cache.store(stored)
-    assert split(len(wanted), common_prefix(stored, wanted), block_size=block).past == cache.hit(wanted)
-
-
-@given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
-def test_common_prefix_ends_at_the_first_difference(a, b):
-    n = common_prefix(a, b)
-    assert a[:n] == b[:n] and (n == min(len(a), len(b)) or a[n] != b[n])
+    assert split(len(wanted), agreeing(stored, wanted), block_size=block).past == cache.hit(wanted)
 
 
 @given(st.integers(1, 300), tokens, st.integers(1, 32))
@@ -72,7 +60,7 @@ def test_an_edit_costs_what_lies_behind_it_by_comparing_token_lists():
         before = list(range(context))
         after = before[: position - 1] + [-1 - i for i in range(inserted)] + before[position - 1 + removed :]
         if removed and after:
-            kept = common_prefix(before, after)
+            kept = agreeing(before, after)
             assert edited(context, position, removed, inserted) == split(len(after), min(kept, len(after) - 1))
 
 
@@ -106,8 +94,8 @@ def test_reuse_saves_exactly_the_prefill_of_the_prefix_without_its_logits(new, p
 def test_recorded_run_totals():
     calls = recorded_calls("thinking on")
     assert [c.past + c.new for c in calls] == [206, 1443, 1656, 1992] and [c.past for c in calls] == [0, 1392, 1440, 1648]
-    assert trace_prefill_flops(QWEN, calls) == sum(counted_prefill(c.new, c.past) for c in calls) == 11_976_253_571_072
-    assert trace_prefill_flops(QWEN, calls, reuse=False) == 76_195_573_465_088
+    assert sum(prefill_flops(QWEN, c) for c in calls) == sum(counted_prefill(c.new, c.past) for c in calls) == 11_976_253_571_072
+    assert sum(prefill_flops(QWEN, c, reuse=False) for c in calls) == 76_195_573_465_088
 
 
 def test_recorded_hits_are_the_kept_tokens_in_whole_blocks_of_16():
@@ -154,11 +142,6 @@ def test_kv_held_and_read_against_the_chain_of_calls(new, output, past):
     assert kv_bytes_held(QWEN, request) == entry * (past + new + len(steps))
 
 
-def test_retrieved_passages_add_up():
-    assert retrieval_request(8, 512, 64, 200) == Request(new=64 + sum([512] * 8), output=200)
-    assert retrieval_request(0, 512, 64, 200).new == 64
-
-
 @given(st.integers(0, 10**5), st.lists(st.integers(0, 10**4), min_size=1, max_size=9))
 def test_sharing_a_prefix_saves_one_copy_for_every_further_branch(shared, tails):
     entry = memory.kv_bytes_per_token(QWEN)
@@ -183,8 +166,6 @@ def test_sharing_a_prefix_saves_one_copy_for_every_further_branch(shared, tails)
         (lambda: growing_task(10, -1, 5, 2), "appended"),
         (lambda: growing_task(10, 1, 0, 2), "output"),
         (lambda: growing_task(10, 1, 5, 0), "rounds"),
-        (lambda: retrieval_request(-1, 512, 64, 1), "passages"),
-        (lambda: retrieval_request(1, 0.5, 64, 1), "passage_tokens"),
         (lambda: branch_kv_bytes(1, 10, []), "branches"),
         (lambda: branch_kv_bytes(1, 10, [-1]), "tails"),
         (lambda: branch_kv_bytes(0, 10, [1]), "bytes_per_token"),

@@ -60,7 +60,7 @@ def test_bursty_arrivals_leave_the_region_of_the_poisson_formula():
 def test_kingman_knows_the_spread_of_the_gaps_but_not_their_order():
     times, seconds, service = [], 24_000, 0.2
     for k in range(seconds // 60):  # a busy minute at rho 1.16, a quiet one at 0.44: 0.8 on the whole
-        times += arrivals.poisson_times((5.8, 2.2)[k % 2], 60, seed=k, start=60 * k)
+        times += arrivals.random_times((5.8, 2.2)[k % 2], 60, seed=k, start=60 * k)
     predicted = queues.gg1_wait(len(times) / seconds, service, arrivals.gap_cv(times) ** 2, 0)
     waits = queues.fifo_waits(times, [service] * len(times))
     assert sum(waits) / len(waits) > 4 * predicted

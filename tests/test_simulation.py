@@ -12,7 +12,7 @@ from workloads.counts import flops, memory
 from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import Accelerator, accelerator
 from workloads.facts.models import model
-from workloads.serving.arrivals import Arrival, poisson_times
+from workloads.serving.arrivals import Arrival, random_times
 from workloads.serving.calibration import calibrate, relative_errors
 from workloads.serving.engine import Engine, Run, Served
 from workloads.serving.simulation import serve
@@ -349,7 +349,7 @@ def test_events_grow_in_proportion_to_the_requests():
     events = []
     for count in (500, 5000):
         draw = random.Random(1)
-        times = poisson_times(1, 2 * count, seed=1)[:count]
+        times = random_times(1, 2 * count, seed=1)[:count]
         load = [Arrival(t, Request(draw.randint(100, 2000), draw.randint(50, 500))) for t in times]
         events.append(serve(load, ENGINE, reaching(**replay_factors())).events)
     assert 8 < events[1] / events[0] < 12

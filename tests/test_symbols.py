@@ -27,9 +27,15 @@ def same(found, expected):
 @pytest.mark.parametrize("name", symbols.LETTERS)
 def test_each_letter_asks_for_sympy_only_when_it_is_asked_for(name, monkeypatch):
     asked = []
-    monkeypatch.setattr(symbols, "library", lambda *names: asked.append(names) or sympy)
+
+    class Asked:
+        def __getattr__(self, attribute):
+            asked.append(attribute)
+            return getattr(sympy, attribute)
+
+    monkeypatch.setattr(symbols, "sympy", Asked())
     assert symbols.__getattr__.__wrapped__(name) == letter[name] and letter[name].is_positive
-    assert asked == [("sympy", "symbols")]
+    assert asked == ["Symbol"]
 
 
 def test_importing_the_letters_loads_no_sympy_and_asking_does():

@@ -211,16 +211,23 @@ def imports(text):
 LOADERS = "library", "deferred"  # of `workloads.numeric`
 
 
-@cache
-def behind(module):
-    """The packages that a module of the book's own packages loads when it is used and that Python in the browser lacks until a cell names
-    them: what it imports, and what its functions load (see `LOADERS`).
-    """
-    names = [name for node in library.tree(module).body for name in library.named(node, module)]
+def _loaded_when_used(module):
+    """Packages that formulas of a module load themselves (see `LOADERS`): another module may import it without them."""
     for node in ast.walk(library.tree(module)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in LOADERS and isinstance(node.args[0], ast.Constant):
-            names.append(node.args[0].value)
-    return {name.split(".")[0] for name in names} & {*ONLINE, "sympy"}
+            yield node.args[0].value
+
+
+@cache
+def _imported_with(module):
+    """Dotted names that a module of the book's own packages imports with itself, and those that they import."""
+    names = {name for node in library.tree(module).body for name in library.named(node, module)}
+    return names.union(*(_imported_with(other) for other in {library.module_of(name) for name in names} - {None, module}))
+
+
+def behind(module):
+    """The packages that a module of the book's own packages needs and that Python in the browser lacks until a cell names them."""
+    return {name.split(".")[0] for name in (*_imported_with(module), *_loaded_when_used(module))} & {*ONLINE, "sympy"}
 
 
 def cited(match):

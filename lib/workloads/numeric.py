@@ -224,40 +224,27 @@ def bisect(rising: Callable[[float], float], low: float, high: float) -> float:
     return middle
 
 
-def library(name: str, extra: str) -> Number:
-    """Another library, loaded when a formula needs it.
+def library(name: str, extra: str) -> Any:
+    """Another library, loaded with the first of its names that a formula uses, so that a module can name it at its top.
 
     Args:
         name: of the module, as an import statement writes it.
         extra: what `pip install "workloads[extra]"` brings it with.
 
     Raises:
-        ModuleNotFoundError: that says how to install it.
+        ModuleNotFoundError: at that use, where it is missing; the message says how to install it.
 
     Example:
-        >>> library("math", "none").pi > 3
-        True
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        raise ModuleNotFoundError(f"{missing.name} is needed here: pip install 'workloads[{extra}]'", name=missing.name) from missing
-
-
-def deferred(name: str, extra: str) -> Number:
-    """A `library` that is loaded with the first of its names that is used, so that a module can name it at its top.
-
-    Args:
-        name: of the module, as an import statement writes it.
-        extra: what `pip install "workloads[extra]"` brings it with.
-
-    Example:
-        >>> deferred("math", "none").floor(2.5)
+        >>> library("math", "none").floor(2.5)
         2
     """
 
-    class Deferred:
+    class Library:
         def __getattr__(self, attribute):
-            return getattr(library(name, extra), attribute)
+            try:
+                return getattr(importlib.import_module(name), attribute)
+            except ModuleNotFoundError as missing:
+                needed = f"{missing.name} is needed here: pip install 'workloads[{extra}]'"
+                raise ModuleNotFoundError(needed, name=missing.name) from missing
 
-    return Deferred()
+    return Library()

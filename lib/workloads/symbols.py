@@ -27,6 +27,7 @@ from .facts.models import Model
 from .numeric import library
 from .times.machine import Machine
 
+sympy = library("sympy", "symbols")
 LETTERS = {  # name here: (as it is written, what it is)
     "S": ("S", "tokens restored from a cache"),
     "P": ("P", "new input tokens"),
@@ -50,7 +51,7 @@ LETTERS = {  # name here: (as it is written, what it is)
 def __getattr__(name):
     if name not in LETTERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return library("sympy", "symbols").Symbol(LETTERS[name][0], positive=True)
+    return sympy.Symbol(LETTERS[name][0], positive=True)
 
 
 def model() -> Model:

@@ -180,25 +180,6 @@ def break_even_range(extra_upfront: Sequence[Number], saving: Sequence[Number]) 
 
 
 @formula
-def saving_needed(extra_upfront: Number, tasks: Number) -> Number:
-    """Saving for each completed task below which an investment is not recovered at a given volume, in the unit of the
-    investment.
-
-    Equation:
-        Delta C_0 / Q.
-
-    Args:
-        extra_upfront: Delta C_0.
-        tasks: Q, completed over the life.
-
-    Example:
-        >>> saving_needed(3.6e8, 2e8)
-        1.8
-    """
-    return nonnegative(extra_upfront, "extra_upfront") / positive(tasks, "tasks")
-
-
-@formula
 def success_needed(attempt_cost: Number, rival_cost: Number, extra_upfront: Number, tasks: Number) -> Share:
     """Success rate below which a model with an extra investment loses to its rival at a given volume, a fraction.
 
@@ -218,7 +199,7 @@ def success_needed(attempt_cost: Number, rival_cost: Number, extra_upfront: Numb
         >>> success_needed(1.0, 3.0, extra_upfront=100, tasks=100)
         0.5
     """
-    room = positive(rival_cost, "rival_cost") - saving_needed(extra_upfront, tasks)
+    room = positive(rival_cost, "rival_cost") - nonnegative(extra_upfront, "extra_upfront") / positive(tasks, "tasks")
     positive(room, "rival_cost minus the investment for each task")
     return fraction(positive(attempt_cost, "attempt_cost") / room, "success rate that breaks even")
 

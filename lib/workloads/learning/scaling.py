@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..checks import between, finite, formula, keep, one_of, positive, some
+from ..checks import finite, formula, keep, one_of, positive, some
 from ..counts.flops import rule_6n
 from ..facts.tables import lines_of, table
 from ..numeric import Number
@@ -222,25 +222,6 @@ def score_from_loss(loss_value: Number, floor: Number, ceiling: Number, midpoint
     beyond = finite(loss_value, "loss_value", "nats/token") - finite(midpoint, "midpoint", "nats/token")
     small = math.exp(-abs(beyond) / width)  # never overflows
     return floor + (ceiling - floor) * (small if beyond > 0 else 1) / (1 + small)
-
-
-@formula
-def power_law(coefficient: Number, exponent: Number, flops: FlopCount) -> Number:
-    """A quantity that grows as a power of the training budget, in the unit of the coefficient.
-
-    Equation:
-        coefficient x C^exponent.
-
-    Args:
-        coefficient: in the unit of the result.
-        exponent: of the budget, between -100 and 100.
-        flops: the training budget C (FLOP).
-
-    Example:
-        >>> power_law(2, 0.5, 9)
-        6.0
-    """
-    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** between(exponent, -100, 100, "exponent")
 
 
 @dataclass(frozen=True)

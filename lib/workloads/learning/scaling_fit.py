@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..checks import formula, fraction, one_of, positive, whole
-from ..numeric import Number, ceil, deferred
+from ..numeric import Number, ceil, library
 from ..units import Count, Share
 from .scaling import ScalingLaw, TrainingRun
 
-np, optimize = deferred("numpy", "fit"), deferred("scipy.optimize", "fit")
+np, optimize = library("numpy", "fit"), library("scipy.optimize", "fit")
 CHAPTER_EXPONENTS = tuple(k / 100 for k in range(10, 61, 5))
 START_EXPONENTS = 0.02, 1.2, 24  # from, to, how many, each the same factor above the one before
 DELTA = 1e-3  # Huber threshold on log loss, as in hoffmann2022chinchilla

@@ -23,12 +23,20 @@ from ..units import Count, PerSecond, Seconds, Tokens
 class Window:
     """A time window with a constant request rate and mix.
 
-    The mix is a joint distribution: the lengths of a request belong together and cannot be drawn apart.
+    The mix is a joint distribution: the lengths of a request belong together and cannot be drawn apart. Means over it
+    are exact where their values are whole.
 
     Attributes:
         seconds: in s.
         rate: in requests/s.
         mix: pairs of a `Request` and its weight, a whole number, so that shares stay exact.
+
+    Example:
+        >>> minute = Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1)))
+        >>> print(minute.mean(lambda r: r.new))
+        37376/5
+        >>> minute.input_rate, minute.step_rate, round(minute.mean_step_context, 2)
+        (29900.8, 1736.8, 5362.12)
     """
 
     seconds: Seconds
@@ -39,6 +47,44 @@ class Window:
         keep(self, nonnegative, "s", "seconds")
         keep(self, nonnegative, "requests/s", "rate")
         keep(self, _weighed, "", "mix")
+
+    @formula
+    def mean(self, of: Callable[[Request], Number]) -> Number:
+        """Mean of ``of(request)`` over the mix (in its unit), a Fraction where its values are whole.
+
+        Equation:
+            sum of weight x of(request) / sum of weights.
+
+        Args:
+            of: a function of a Request.
+        """
+        return total(weight * Fraction(of(request)) for request, weight in self.mix) / sum(weight for _, weight in self.mix)
+
+    @property
+    @formula
+    def input_rate(self) -> PerSecond:
+        """New input tokens that arrive per second (tokens/s): rate x mean P."""
+        return float(self.rate * self.mean(lambda r: r.new))
+
+    @property
+    @formula
+    def step_rate(self) -> PerSecond:
+        """Decode steps that arrive per second (request steps/s): rate x mean (G - 1)."""
+        return float(self.rate * self.mean(lambda r: r.decode_steps))
+
+    @property
+    @formula
+    def mean_step_context(self) -> Tokens:
+        """Mean context over all decode steps (tokens): each request counts with its number of steps.
+
+        Equation:
+            mean of (G - 1) x (mean context of the request) / mean of (G - 1).
+
+        Raises:
+            ValueError: for a mix without a decode step.
+        """
+        context = self.mean(lambda r: r.decode_steps * r.mean_decode_context if r.decode_steps else 0)
+        return float(context / positive(self.mean(lambda r: r.decode_steps), "decode steps of the mix", "steps/request"))
 
 
 def _weighed(mix, name, unit):
@@ -54,79 +100,6 @@ def _seed(seed):
         return seed
     seed = finite(seed, "seed")
     return int(seed) if seed % 1 == 0 else float(seed)
-
-
-@formula
-def mix_mean(window: Window, of: Callable[[Request], Number]) -> Number:
-    """Mean of ``of(request)`` over the mix of a window (in its unit), exact where its values are whole (a Fraction).
-
-    Equation:
-        sum of weight x of(request) / sum of weights.
-
-    Args:
-        window: a Window.
-        of: a function of a Request.
-
-    Example:
-        >>> print(mix_mean(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))), lambda r: r.new))
-        37376/5
-    """
-    return total(weight * Fraction(of(request)) for request, weight in window.mix) / sum(weight for _, weight in window.mix)
-
-
-@formula
-def input_rate(window: Window) -> PerSecond:
-    """New input tokens that arrive per second in a window (tokens/s).
-
-    Equation:
-        rate x mean P.
-
-    Args:
-        window: a Window.
-
-    Example:
-        >>> input_rate(Window(60, 4, ((Request(8192, 256), 9), (Request(1024, 2048), 1))))
-        29900.8
-    """
-    return float(window.rate * mix_mean(window, lambda r: r.new))
-
-
-@formula
-def step_rate(window: Window) -> PerSecond:
-    """Decode steps that arrive per second in a window (request steps/s).
-
-    Equation:
-        rate x mean (G - 1).
-
-    Args:
-        window: a Window.
-
-    Example:
-        >>> step_rate(Window(60, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 9))))
-        7471.2
-    """
-    return float(window.rate * mix_mean(window, lambda r: r.decode_steps))
-
-
-@formula
-def mean_step_context(window: Window) -> Tokens:
-    """Mean context over all decode steps of a window (tokens): each request counts with its number of steps.
-
-    Equation:
-        mean of (G - 1) x (mean context of the request) / mean of (G - 1).
-
-    Args:
-        window: a Window.
-
-    Raises:
-        ValueError: for a mix without a decode step.
-
-    Example:
-        >>> round(mean_step_context(Window(120, 4, ((Request(8192, 256), 1), (Request(1024, 2048), 1)))), 2)
-        2741.77
-    """
-    context = mix_mean(window, lambda r: r.decode_steps * r.mean_decode_context if r.decode_steps else 0)
-    return float(context / positive(mix_mean(window, lambda r: r.decode_steps), "decode steps of the mix", "steps/request"))
 
 
 @formula
@@ -149,7 +122,7 @@ def overall_mean(windows: Sequence[Window], of: Callable[[Request], Number]) -> 
     """
     requests = [Fraction(w.rate) * Fraction(w.seconds) for w in windows]
     positive(sum(requests), "requests in the windows")
-    return float(sum(n * mix_mean(w, of) for n, w in zip(requests, windows)) / sum(requests))
+    return float(sum(n * w.mean(of) for n, w in zip(requests, windows)) / sum(requests))
 
 
 class Arrival(NamedTuple):
@@ -194,24 +167,6 @@ def uniform_times(rate: PerSecond, seconds: Seconds, start: Seconds = 0) -> list
 
 
 @formula
-def poisson_times(rate: PerSecond, seconds: Seconds, seed: int | str, start: Seconds = 0) -> list[Seconds]:
-    """Arrival times of a Poisson process (s): independent exponential gaps of mean 1/rate, which vary as much as their
-    mean.
-
-    Args:
-        rate: in requests/s.
-        seconds: length of the span.
-        seed: of the draws.
-        start: in s.
-
-    Example:
-        >>> 3800 < len(poisson_times(4, 1000, seed=1)) < 4200
-        True
-    """
-    return gamma_times(rate, 1, seconds, seed, start)
-
-
-@formula
 def renewal_times(spans: Sequence[Sequence[Seconds]], cv: Number, seed: int | str, start: Seconds = 0) -> list[list[Seconds]]:
     """Arrival times (s) of one source with Gamma gaps through spans of time in a row: a list for each span.
 
@@ -252,25 +207,28 @@ def renewal_times(spans: Sequence[Sequence[Seconds]], cv: Number, seed: int | st
 
 
 @formula
-def gamma_times(rate: PerSecond, cv: Number, seconds: Seconds, seed: int | str, start: Seconds = 0) -> list[Seconds]:
-    """Arrival times with independent Gamma gaps of mean 1/rate (s), of a source that has been sending for long.
+def random_times(rate: PerSecond, seconds: Seconds, seed: int | str, start: Seconds = 0, cv: Number = 1) -> list[Seconds]:
+    """Arrival times of a Poisson process (s), or with another ``cv`` of one with Gamma gaps, from a source that has been
+    sending for long.
 
     Equation:
-        gaps of shape 1/cv^2 and scale cv^2/rate; the first is what remains of one, see `renewal_times`.
+        independent gaps of mean 1/rate and shape 1/cv^2; the first is what remains of one, see `renewal_times`.
 
     Args:
         rate: in requests/s.
-        cv: coefficient of variation of the gaps: 1 is the Poisson process, above it arrivals cluster, as in production
-            traces, below it they are more even.
         seconds: length of the span.
         seed: of the draws.
         start: in s.
+        cv: coefficient of variation of the gaps: at 1 they are exponential, above it arrivals cluster, as in production
+            traces, below it they are more even.
 
     Source:
         wang2025burstgpt, xiang2025servegen, for the shape.
 
     Example:
-        >>> 1.8 < gap_cv(gamma_times(4, 2, 10000, seed=1)) < 2.2
+        >>> 3800 < len(random_times(4, 1000, seed=1)) < 4200
+        True
+        >>> 1.8 < gap_cv(random_times(4, 10000, seed=1, cv=2)) < 2.2
         True
     """
     return renewal_times([(seconds, positive(rate, "rate", "requests/s"))], cv, seed, start)[0]
@@ -304,29 +262,8 @@ def on_off_times(
     sending = (seconds - seconds % period) * (on / period) + min(on, seconds % period)
     held = positive(rate * on, "rate x on", "requests/spell")
     expected = _expected(rate, sending)
-    stream = uniform_times(1, expected) if seed is None else poisson_times(1, expected, seed)
+    stream = uniform_times(1, expected) if seed is None else random_times(1, expected, seed)
     return [start + spell * period + into / rate for spell, into in (divmod(t, held) for t in stream)]
-
-
-@formula
-def replayed_times(times: Sequence[Seconds]) -> list[Seconds]:
-    """A recorded list of arrival times (s), checked.
-
-    Args:
-        times: in s.
-
-    Raises:
-        ValueError: for a time that is not finite, negative or before its predecessor.
-
-    Example:
-        >>> replayed_times([0, 0.25, 0.25])
-        [0, 0.25, 0.25]
-    """
-    times = [nonnegative(t, "arrival time", "s") for t in times]
-    for before, after in pairwise(times):
-        if after < before:
-            raise ValueError(f"arrival times (s) must be in order, got {after!r} after {before!r}")
-    return times
 
 
 @formula
@@ -471,7 +408,7 @@ def windows_of(clients: Sequence[Client], seconds: Seconds) -> list[Window]:
     Example:
         >>> a, b = Request(8192, 256), Request(1024, 2048)
         >>> docs, essays = Client("docs", ((a, 1),), (3.6, 0.4)), Client("essays", ((b, 1),), (0.4, 3.6))
-        >>> [round(step_rate(w), 1) for w in windows_of([docs, essays], 60)]
+        >>> [round(w.step_rate, 1) for w in windows_of([docs, essays], 60)]
         [1736.8, 7471.2]
     """
     windows = []

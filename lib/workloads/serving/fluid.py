@@ -19,7 +19,7 @@ from ..facts.models import Model
 from ..numeric import Number, is_array, is_symbolic, maximum, total
 from ..times.machine import Machine
 from ..units import Count, PerSecond, Seconds, Tokens
-from .arrivals import Window, step_rate
+from .arrivals import Window
 
 
 @dataclass(frozen=True)
@@ -356,4 +356,4 @@ def decode_pieces(windows: Sequence[Window], service_rate: PerSecond) -> list[Pi
         raise ValueError(
             f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}"
         )
-    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates)]
+    return [Piece(w.seconds, w.step_rate, rate) for w, rate in zip(windows, rates)]

@@ -64,7 +64,7 @@ def request_seconds(arrival: Seconds, last: Seconds) -> Seconds:
 
 @formula
 def mean_token_interval(first: Seconds, last: Seconds, output: Tokens) -> Number:
-    """Mean time between returned tokens (s/token).
+    """TPOT: mean time per output token, between returned tokens (s/token).
 
     Equation:
         (t_G - t_1)/(G - 1).
@@ -119,20 +119,17 @@ class Events:
         for before, after in pairwise(names):
             _interval(getattr(self, before), getattr(self, after), (before, after))
 
+    @property
+    def ttft_stages(self) -> dict[str, Seconds]:
+        """The four stages whose times add up to the TTFT (s): queueing, preparation, computation, return.
 
-@formula
-def ttft_stages(events: Events) -> dict[str, Seconds]:
-    """The four stages whose times add up to the TTFT (s), as a dict: queueing, preparation, computation, return.
-
-    Args:
-        events: the request's Events.
-
-    Example:
-        >>> ttft_stages(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9))
-        {'queueing': 1.5, 'preparation': 0.25, 'computation': 0.5, 'return': 0.25}
-    """
-    marks = (events.arrival, events.scheduled, events.prepared, events.computed, events.first)
-    return {name: end - start for name, start, end in zip(("queueing", "preparation", "computation", "return"), marks, marks[1:])}
+        Example:
+            >>> Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9).ttft_stages
+            {'queueing': 1.5, 'preparation': 0.25, 'computation': 0.5, 'return': 0.25}
+        """
+        marks = (self.arrival, self.scheduled, self.prepared, self.computed, self.first)
+        stages = ("queueing", "preparation", "computation", "return")
+        return {name: end - start for name, start, end in zip(stages, marks, marks[1:])}
 
 
 @dataclass(frozen=True)
@@ -156,7 +153,7 @@ def _in_order(chunks):
 
 @formula
 def chunk_intervals(chunks: Sequence[Chunk]) -> list[Seconds]:
-    """Times between successive chunks (s): what a reader of the stream feels; one fewer than there are chunks.
+    """ITL, inter-token latency: times between successive chunks (s), what a reader of the stream feels; one fewer than there are chunks.
 
     Args:
         chunks: in order of time.
@@ -235,7 +232,7 @@ def nearest_rank(values: Sequence[Number], q: Share) -> Number:
 
 @dataclass(frozen=True)
 class Objectives:
-    """Deadlines of a request (s, s/token); one that is None is not asked for."""
+    """SLO: deadlines of a request (TTFT s, TPOT s/token, whole request s); one that is None is not asked for."""
 
     ttft: float | None = None
     token_interval: float | None = None
@@ -245,26 +242,20 @@ class Objectives:
         for name, unit in (("ttft", "s"), ("token_interval", "s/token"), ("request", "s")):
             keep(self, nonnegative, unit, name, unknown=True)
 
+    def met_by(self, events: Events) -> bool:
+        """Whether a request keeps every deadline; a pace is not asked of a request with a single token.
 
-@formula
-def meets(events: Events, objectives: Objectives) -> bool:
-    """Whether a request keeps every deadline; a pace is not asked of a request with a single token.
+        Args:
+            events: the request's Events.
 
-    Args:
-        events: the request's Events.
-        objectives: Objectives.
-
-    Example:
-        >>> meets(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9), Objectives(ttft=2.5, token_interval=0.2))
-        False
-    """
-    held = [
-        (objectives.ttft, lambda: ttft(events.arrival, events.first)),
-        (objectives.request, lambda: request_seconds(events.arrival, events.last)),
-    ]
-    if events.output > 1:
-        held.append((objectives.token_interval, lambda: mean_token_interval(events.first, events.last, events.output)))
-    return all(limit is None or spent() <= limit for limit, spent in held)
+        Example:
+            >>> Objectives(ttft=2.5, token_interval=0.2).met_by(Events(0.0, 1.5, 1.75, 2.25, 2.5, 4.5, 9))
+            False
+        """
+        held = [(self.ttft, ttft(events.arrival, events.first)), (self.request, request_seconds(events.arrival, events.last))]
+        if events.output > 1:
+            held.append((self.token_interval, mean_token_interval(events.first, events.last, events.output)))
+        return all(limit is None or spent <= limit for limit, spent in held)
 
 
 @formula
@@ -291,7 +282,7 @@ def goodput(requests: Sequence[Events], objectives: Objectives, seconds: Seconds
     accepted = [True] * len(requests) if accepted is None else list(accepted)
     if len(accepted) != len(requests):
         raise ValueError(f"accepted must hold one verdict per request ({len(requests)}), got {len(accepted)}")
-    return sum(bool(ok) and meets(e, objectives) for e, ok in zip(requests, accepted)) / positive(seconds, "seconds", "s")
+    return sum(bool(ok) and objectives.met_by(e) for e, ok in zip(requests, accepted)) / positive(seconds, "seconds", "s")
 
 
 @formula

@@ -181,39 +181,27 @@ def arrived_audio(arrivals: Sequence[Milliseconds], chunk: Milliseconds, time: M
 
 
 @formula
-def played_audio(plays: Sequence[Play], time: Milliseconds) -> Milliseconds:
-    """Sound that has been played by a time (ms): P(t).
+def heard(plays: Sequence[Play], end: Milliseconds, start: Milliseconds | None = None) -> Milliseconds:
+    """Sound that is heard between two times (ms), stalls left out: P(t) from the first sound on, or what still comes out
+    after an interruption.
 
     Args:
         plays: from `playback`.
-        time: in ms.
-
-    Example:
-        >>> played_audio(playback([38, 58, 123, 98], 20, buffer=40), 120)
-        40
-    """
-    start = finite(some(plays, "plays", "chunk")[0].start, "start of a chunk", "ms")
-    return heard(plays, start, max(finite(time, "time", "ms"), start))
-
-
-@formula
-def heard(plays: Sequence[Play], start: Milliseconds, end: Milliseconds) -> Milliseconds:
-    """Sound that is heard between two times (ms), stalls left out: what still comes out after an interruption.
-
-    Args:
-        plays: from `playback`.
-        start: in ms.
         end: in ms.
+        start: in ms; left out, the first sound or the end, whichever comes first.
 
     Raises:
         ValueError: for an end before the start.
 
     Example:
-        >>> heard(playback([38, 58, 123, 98], 20, buffer=40), 110, 130)
-        15
+        >>> plays = playback([38, 58, 123, 98], 20, buffer=40)
+        >>> heard(plays, 120), heard(plays, 130, start=110)
+        (40, 15)
     """
-    nonnegative(finite(end, "end", "ms") - finite(start, "start", "ms"), "end - start", "ms")
-    for play in some(plays, "plays", "chunk"):
+    plays, end = some(plays, "plays", "chunk"), finite(end, "end", "ms")
+    start = min(end, plays[0].start) if start is None else finite(start, "start", "ms")
+    nonnegative(end - start, "end - start", "ms")
+    for play in plays:
         for name, time in play._asdict().items():
             finite(time, f"{name} of a chunk", "ms")
     return total(max(0, min(end, play.end) - max(start, play.start)) for play in plays)

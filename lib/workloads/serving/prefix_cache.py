@@ -1,4 +1,4 @@
-"""Reused prefixes: what a call finds in the cache, what it must compute, where an edit falls, branches, retrieval.
+"""Reused prefixes: what a call finds in the cache, what it must compute, where an edit falls, branches.
 
 A call whose input splits into hit K and miss P is a `Request` with ``past`` K and ``new`` P.
 """
@@ -6,7 +6,6 @@ A call whose input splits into hit K and miss P is a `Request` with ``past`` K a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import checks
 from ..counts import flops, memory
@@ -44,21 +43,6 @@ def split(input_tokens: Tokens, kept: Tokens, output: Tokens = 1, block_size: To
     checks.whole(block_size, "block_size", "tokens", least=1)
     hit = minimum(checks.whole(kept, "kept", "tokens"), input_tokens - 1) // block_size * block_size
     return Request(new=input_tokens - hit, output=output, past=hit)
-
-
-@checks.formula
-def common_prefix(before: Sequence[Any], after: Sequence[Any]) -> Count:
-    """Number of leading tokens that two sequences share.
-
-    Args:
-        before: a sequence of tokens.
-        after: another.
-
-    Example:
-        >>> common_prefix([7, 1, 9, 4], [7, 1, 8, 4])
-        2
-    """
-    return next((i for i, (a, b) in enumerate(zip(before, after)) if a != b), min(len(before), len(after)))
 
 
 @checks.formula
@@ -113,23 +97,6 @@ def prefill_flops(model: Model, request: Request, reuse: bool = True) -> FlopCou
 
 
 @checks.formula
-def trace_prefill_flops(model: Model, requests: Sequence[Request], reuse: bool = True) -> FlopCount:
-    """FLOPs of all prefills of a task, call by call as in `prefill_flops`.
-
-    Args:
-        model: a Model.
-        requests: Requests.
-        reuse: whether its past is in the cache.
-
-    Example:
-        >>> from workloads.facts.models import model
-        >>> trace_prefill_flops(model("Qwen3-8B"), [Request(1392, 20), Request(new=51, output=1016, past=1392)])
-        11976253571072
-    """
-    return total(prefill_flops(model, request, reuse) for request in requests)
-
-
-@checks.formula
 def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: Count) -> list[Request]:
     """The calls of a task that appends a log to its context after every answer, a list of `Request`s.
 
@@ -156,27 +123,6 @@ def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: 
     output, rounds = (checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY))
     later = [first_input + i * (output + appended) for i in range(1, rounds)]
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
-
-
-@checks.formula
-def retrieval_request(passages: Count, passage_tokens: Tokens, question_tokens: Tokens, output: Tokens) -> Request:
-    """The call that answers from retrieved text, a `Request`: question and passages are new, nothing is reused.
-
-    Equation:
-        new = question_tokens + passages x passage_tokens.
-
-    Args:
-        passages: how many.
-        passage_tokens: tokens of each.
-        question_tokens: tokens of the question.
-        output: tokens to return.
-
-    Example:
-        >>> retrieval_request(8, 512, 64, 200).new
-        4160
-    """
-    checks.whole(passages, "passages"), checks.whole(question_tokens, "question_tokens", "tokens")
-    return Request(new=question_tokens + passages * checks.whole(passage_tokens, "passage_tokens", "tokens"), output=output)
 
 
 @checks.formula

@@ -189,25 +189,25 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     box = Machine(card, mfu=mfu, mbu=mbu)
     windows = [_window(seconds, rate, share, 100, **lengths) for share in (first_share, second_share)]
     mixed = _window(2 * seconds, rate, first_share + second_share, 200, **lengths)
-    contexts = [round(arrivals.mean_step_context(w)) for w in ([mixed] if context == "one mean for all" else [mixed, *windows])]
+    contexts = [round(w.mean_step_context) for w in ([mixed] if context == "one mean for all" else [mixed, *windows])]
     must_fit(m, card, max(contexts), batch)
-    at = lambda window: fluid.decode_rate(m, box, batch, round(arrivals.mean_step_context(window)), cards)
+    at = lambda window: fluid.decode_rate(m, box, batch, round(window.mean_step_context), cards)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
     pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
     path, flat = fluid.backlog_path(pieces, then=rates[-1]), fluid.backlog_path(even, then=at(mixed))
     arrived = fluid.balance(pieces)[0]
     values = {
         "service_rate": rates,
-        "step_rates": [arrivals.step_rate(w) for w in windows],
-        "mixed_step_rate": arrivals.step_rate(mixed),
-        "input_rates": [arrivals.input_rate(w) for w in windows],
+        "step_rates": [w.step_rate for w in windows],
+        "mixed_step_rate": mixed.step_rate,
+        "input_rates": [w.input_rate for w in windows],
         "peak_steps": fluid.largest(path)[1],
         "empty_seconds": path[-1][0],
         "mixed_peak_steps": fluid.largest(flat)[1],
         "mean_delay_seconds": fluid.backlog_area(path) / arrived,
         "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
         "path": [list(p) for p in path],
-        "fit": fits(m, box, round(arrivals.mean_step_context(mixed))),
+        "fit": fits(m, box, round(mixed.mean_step_context)),
     }
     text = (
         f"The backlog grows to {number(round(values['peak_steps']))} steps and is gone {clock(values['empty_seconds'])} after the start; "
@@ -216,7 +216,7 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
         else f"No backlog: {number(round(min(rates)))} steps/s are always enough."
     )
     rows = [
-        [name, number(round(arrivals.input_rate(w))), number(round(arrivals.step_rate(w))), number(round(r))]
+        [name, number(round(w.input_rate)), number(round(w.step_rate)), number(round(r))]
         for name, w, r in (
             ("first window", windows[0], rates[0]),
             ("second window", windows[1], rates[1]),
