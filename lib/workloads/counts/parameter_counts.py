@@ -138,7 +138,8 @@ def stack_counts(model: Model) -> tuple[tuple[Count, PartCounts, PartCounts], ..
     """
     if not isinstance(model, Model):
         raise ValueError(f"model must be a Model with attention, got {model!r}")
-    return tuple((count, *(_counted(part, model.hidden) for part in (layer.mixer, layer.ffn))) for count, layer in model.stack)
+    counted = lambda part: _counted(part, model.hidden)
+    return tuple((count, counted(layer.mixer), counted(layer.ffn)) for count, layer in model.stack)
 
 
 @lru_cache(maxsize=256)
@@ -163,14 +164,13 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
     m, found = model, {}
     for count, w in ((count, w) for count, *parts in stack_counts(m) for part in parts for w in part.matrices):
         key = (w.part, w.name, w.inputs, w.outputs)
-        copies, used = found.get(key, (0, 0))
-        found[key] = copies + count * w.copies, used + count * w.used
-    inside = [Matrix(*key, copies, used) for key, (copies, used) in found.items()]
+        before = found.get(key, Matrix(*key, copies=0, used=0))
+        found[key] = Matrix(*key, copies=before.copies + count * w.copies, used=before.used + count * w.used)
     embedding, head = (
         Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0),
         Matrix("head", "head", m.hidden, m.vocab, int(not m.tied), 1),
     )
-    return (embedding, *inside, head)
+    return (embedding, *found.values(), head)
 
 
 @formula

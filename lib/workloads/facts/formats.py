@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..checks import keep, one_of, positive
 from ..units import Bytes
 
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
+BYTES: dict[str | float, float] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
 
 
 def _format(value, name, unit):
