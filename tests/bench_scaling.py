@@ -55,7 +55,7 @@ def timed(work):
 def benches(path=None):
     """(what, seconds of the published method, seconds here, sign, goal of their ratio, note) of the fit and of the bootstrap."""
     runs = file_runs(path) if path else made_runs()
-    n, d, y = scaling_fit.arrays(runs)
+    n, d, y = (np.array([getattr(r, name) for r in runs], float) for name in ("parameters", "tokens", "loss"))
     data = np.log(n), np.log(d), np.log(y)
     grid = published_grid()
     chosen = [grid[i] for i in np.random.default_rng(0).choice(len(grid), STARTS, replace=False)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_vision import Counting, ones, transpose
 
 from workloads.counts import memory
-from workloads.counts.diffusion import DiffusionTransformer, denoising_flops, latent_positions, pass_flops, qwen_image, weight_elements
+from workloads.counts.diffusion import DiffusionTransformer, denoising_flops, latent_positions, pass_flops, qwen_image
 from workloads.counts.speech import SpeechModel, fish_audio, frame_flops, frame_weight_bytes
 
 QWEN, FISH = qwen_image(), fish_audio()
@@ -46,13 +46,13 @@ def test_pass_flops_equal_those_of_a_pass_that_multiplies_number_by_number(posit
 def test_an_image_of_qwen_image_costs_what_a_public_count_says():
     assert latent_positions(QWEN, 1024, 1024) == 4096
     assert denoising_flops(QWEN, 4096, (512, 512), 50) == 7_830_392_222_515_200
-    assert weight_elements(QWEN) == 20_424_818_688
+    assert QWEN.weights == 20_424_818_688
 
 
 def test_weights_are_those_of_the_products_of_a_single_position_of_each_stream():
     """With one image and one text position every matrix meets one row, but for those of the step, shared by both: 2 FLOPs a weight."""
     found = pass_flops(QWEN, 1, 1)
-    assert found.total - found.attention == 2 * weight_elements(QWEN)
+    assert found.total - found.attention == 2 * QWEN.weights
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 20), st.integers(0, 20))

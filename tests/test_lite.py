@@ -304,7 +304,7 @@ def test_pages_that_need_no_numpy_import_none():
     for name in WITHOUT_NUMPY + STARTERS:
         for cell in code(source(name)):
             packages, modules = lite.imported(assignment.source(cell))
-            assert not packages.union(*map(lite.behind, modules)) & set(lite.ONLINE)
+            assert not set(lite.ONLINE) & packages.union(*map(lite.behind, modules))
 
 
 # ---------------------------------------------------------------------------------------------------------------- how they are made

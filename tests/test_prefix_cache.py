@@ -10,7 +10,7 @@ from workloads.counts import flops as flops_module
 from workloads.counts import memory
 from workloads.counts.request_tokens import Request, call_chain
 from workloads.facts.models import model
-from workloads.serving.prefix_cache import branch_kv_bytes, edited, growing_task, kv_bytes_held, kv_bytes_read, prefill_flops, split
+from workloads.serving.prefix_cache import branch_kv_bytes, edited, growing_task, kv_bytes_read, prefill_flops, split
 from workloads_book.measured_runs import recorded_calls, recorded_rounds
 
 QWEN = model("Qwen3-8B")
@@ -139,7 +139,7 @@ def test_kv_held_and_read_against_the_chain_of_calls(new, output, past):
     request = Request(new, output, past)
     entry, steps = memory.kv_bytes_per_token(QWEN), call_chain(request)[1:]
     assert kv_bytes_read(QWEN, request) == entry * sum(call.context for call in steps)
-    assert kv_bytes_held(QWEN, request) == entry * (past + new + len(steps))
+    assert memory.kv_bytes(QWEN, request.end_context) == entry * (past + new + len(steps))
 
 
 @given(st.integers(0, 10**5), st.lists(st.integers(0, 10**4), min_size=1, max_size=9))

@@ -22,6 +22,11 @@ laws = st.builds(ScalingLaw, E=st.floats(0, 3), A=st.floats(1, 1e4), alpha=expon
 budgets = st.floats(1e15, 1e27)
 
 
+def arrays(runs):
+    """Parameters, tokens and losses of runs."""
+    return [np.array([getattr(r, name) for r in runs], float) for name in ("parameters", "tokens", "loss")]
+
+
 def synthetic(count, noise=0.0, seed=0, law=LAW):
     draw = np.random.default_rng(seed)
     n, d = np.exp(draw.uniform(np.log(5e7), np.log(2e10), count)), np.exp(draw.uniform(np.log(2e8), np.log(1e12), count))
@@ -196,7 +201,7 @@ def test_huber_by_hand():
 
 def test_grid_cells_agree_with_a_loop_over_lstsq():
     runs = scaling.training_runs("fit")
-    n, d, y = scaling_fit.arrays(runs)
+    n, d, y = arrays(runs)
     best = []
     for alpha in scaling_fit.CHAPTER_EXPONENTS:
         for beta in scaling_fit.CHAPTER_EXPONENTS:
@@ -232,7 +237,7 @@ def test_grid_gives_a_law_on_the_grid_back():
 @pytest.mark.parametrize("log", [False, True])
 def test_jacobian_agrees_with_finite_differences(log):
     runs = synthetic(7, 0.01)
-    n, d, y = scaling_fit.arrays(runs)
+    n, d, y = arrays(runs)
     data = (*scaling_fit._centred(n, d), y, log)
     theta = np.array([1.6, 0.4, 0.3, 0.2, 0.4])
     exact = scaling_fit._jacobian(theta, *data)
@@ -242,7 +247,7 @@ def test_jacobian_agrees_with_finite_differences(log):
 
 def test_newton_gradient_and_hessian_agree_with_finite_differences():
     runs = synthetic(9, 0.05)
-    n, d, y = scaling_fit.arrays(runs)
+    n, d, y = arrays(runs)
     data, counts = (*scaling_fit._centred(n, d), np.log(y)), np.array([0, 2, 1, 1, 3, 0, 1, 1, 1])
     theta = np.array([0.5, 0.2, 0.3, 0.1, 0.4])
 
@@ -259,7 +264,7 @@ def test_newton_gradient_and_hessian_agree_with_finite_differences():
 
 def published_method(runs, start, delta=1e-3):
     """The published notebook's objective and optimiser from one start: numeric gradient, A, B, E as logarithms."""
-    n, d, y = scaling_fit.arrays(runs)
+    n, d, y = arrays(runs)
     log_n, log_d, log_y = np.log(n), np.log(d), np.log(y)
 
     def objective(t):
@@ -324,7 +329,7 @@ def test_profile_touches_the_free_fit_and_lies_above_it():
 
 def test_bootstrap_is_no_worse_than_one_optimiser_call_for_each_resample():
     runs = synthetic(80, 0.01)
-    fit, (n, d, y) = scaling_fit.fit(runs), scaling_fit.arrays(runs)
+    fit, (n, d, y) = scaling_fit.fit(runs), arrays(runs)
     counts = np.random.default_rng(5).multinomial(80, np.full(80, 1 / 80), size=8)
     for law, count in zip(scaling_fit.bootstrap(runs, fit, 8, seed=5), counts):
         chosen = [run for run, c in zip(runs, count) for _ in range(c)]

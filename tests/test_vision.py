@@ -12,7 +12,7 @@ from workloads.counts import flops, memory, vision
 from workloads.counts.vision import VisionEncoder, encoder, encoder_flops, feature_bytes, patches, visual_tokens
 from workloads.facts.models import model
 from workloads.facts.tables import base_value, table
-from workloads.serving.disaggregation import HandOff, break_even_bandwidth, hand_off_seconds, hand_offs
+from workloads.serving.disaggregation import HandOff, break_even_bandwidth, hand_offs
 
 QWEN, LANGUAGE = encoder(), model("Qwen3-4B")
 TINY = VisionEncoder("tiny", patch=2, merge=2, input_width=3, layers=2, hidden=4, mlp=5, output=3, feature_sets=2)
@@ -155,9 +155,9 @@ def test_images_of_different_size_add_up():
 def test_at_the_break_even_bandwidth_both_hand_offs_take_equally_long(rate, pair):
     earlier, later = FOUR[pair[0]], FOUR[pair[1]]
     even = break_even_bandwidth(earlier, later, rate)
-    assert hand_off_seconds(earlier, even, rate) == pytest.approx(hand_off_seconds(later, even, rate), rel=1e-9)
-    assert hand_off_seconds(earlier, even / 2, rate) < hand_off_seconds(later, even / 2, rate)
-    assert hand_off_seconds(earlier, even * 2, rate) > hand_off_seconds(later, even * 2, rate)
+    assert earlier.seconds(even, rate) == pytest.approx(later.seconds(even, rate), rel=1e-9)
+    assert earlier.seconds(even / 2, rate) < later.seconds(even / 2, rate)
+    assert earlier.seconds(even * 2, rate) > later.seconds(even * 2, rate)
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_at_the_break_even_bandwidth_both_hand_offs_take_equally_long(rate, pair
         (lambda: VisionEncoder("x", 16, 2, 1536, 0, 1024, 4096, 2560), "layers"),
         (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 0, 400), r"image_bytes \(B\)"),
         (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 1, 0.5), r"text_tokens \(tokens\)"),
-        (lambda: hand_off_seconds(FOUR[0], 0, 1e14), r"bandwidth \(B/s\)"),
+        (lambda: FOUR[0].seconds(0, 1e14), r"bandwidth \(B/s\)"),
         (lambda: break_even_bandwidth(FOUR[1], FOUR[0], 1e14), "bytes of the later hand-off"),
         (lambda: break_even_bandwidth(HandOff("a", 1, 1), HandOff("b", 2, 1), 1e14), "work of the earlier hand-off"),
     ],

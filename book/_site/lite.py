@@ -196,16 +196,25 @@ def compile_used(target, lock):
 
 
 # ------------------------------------------------------------------------------------------------------------------------ notebooks
-def imported(text):
-    """(packages, modules of the book's own packages) that a cell imports by name."""
+def imported(text, before=""):
+    """(packages, modules of the book's own packages) that a cell imports by name or, with what cells before it import, uses."""
     names = [name for node in ast.walk(ast.parse(text)) for name in library.named(node)]
-    return {name.split(".")[0] for name in names}, {library.module_of(name) for name in names} - {None}
+    used = library.names_used(ast.parse(f"{before}\n{text}"))
+    return {name.split(".")[0] for name in names}, {library.module_of(name) for name in {*names, *used}} - {None}
+
+
+def imports(text):
+    """The lines of a cell that import, as code."""
+    return "\n".join(ast.unparse(n) for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Import, ast.ImportFrom)))
+
+
+LOADERS = "library", "deferred"  # of `workloads.numeric`
 
 
 def _loaded_when_used(module):
-    """Packages that formulas of a module load themselves (see `workloads.numeric.library`): another module may import it without them."""
+    """Packages that formulas of a module load themselves (see `LOADERS`): another module may import it without them."""
     for node in ast.walk(library.tree(module)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "library" and isinstance(node.args[0], ast.Constant):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in LOADERS and isinstance(node.args[0], ast.Constant):
             yield node.args[0].value
 
 
@@ -247,13 +256,16 @@ def live(nb, place):
     for cell in cells:
         if cell["cell_type"] == "markdown":
             cell["source"] = re.sub(r"\{cite\}`([^`]+)`", cited, assignment.source(cell))
+    before, there = "", set()
     for cell in code:
         for output in cell["outputs"]:
             joined(output)
-        packages, modules = imported(assignment.source(cell))
-        if absent := set().union(*map(behind, modules)) - packages - ({"numpy"} if packages & set(ONLINE) else set()):
+        packages, modules = imported(assignment.source(cell), before)
+        before += "\n" + imports(assignment.source(cell))
+        if absent := set().union(*map(behind, modules)) - packages - there - ({"numpy"} if packages & set(ONLINE) else set()):
             said = f"      # from {place}" if absent & set(ONLINE) else ""
             cell["source"] = f"import {', '.join(sorted(absent))}{said}\n{assignment.source(cell)}"
+        there |= packages | absent
         tags = set(cell["metadata"].get("tags", []))
         folds = {
             "source_hidden": bool(tags & {"remove-input", "hide-input", "hide-cell"}) and bool(cell["outputs"]),
@@ -328,7 +340,7 @@ def inputs(folder):
     """{part: digest} of all that the live site is made of: each notebook by its path, everything else as "site"."""
     digest = hashlib.sha256(repr((sys.version_info[:2], str(folder))).encode())
     tools = *SITE.glob("lite*"), *(SITE / f"{name}.py" for name in ("assignment", "library", "packing"))
-    for path in sorted((*filter(Path.is_file, tools), ROOT / "constraints.txt", CORE / "package.json")):
+    for path in sorted(filter(Path.is_file, (*tools, ROOT / "constraints.txt", CORE / "package.json"))):
         digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
     for package in OWN.values():
         for name, data in packing.files(package).items():

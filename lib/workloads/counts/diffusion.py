@@ -47,6 +47,20 @@ class DiffusionTransformer:
     def __post_init__(self):
         keep(self, whole, "", *(size.name for size in fields(self)[1:]), least=1)
 
+    @property
+    def weights(self) -> Count:
+        """Weights of the matrices (count), each used once or more in a pass; biases and norms left out.
+
+        Equation:
+            blocks x 2 streams x (4 h^2 + 2 h mlp + 6 h^2) + (2 channels + text_width + time_width) h + 3 h^2.
+
+        Example:
+            >>> qwen_image().weights
+            20424818688
+        """
+        h, outer = self.hidden, 2 * self.channels + self.text_width + self.time_width
+        return self.blocks * 2 * (10 * h**2 + 2 * h * self.mlp) + outer * h + 3 * h**2
+
 
 def qwen_image() -> DiffusionTransformer:
     """Qwen-Image-2512.
@@ -159,24 +173,3 @@ def denoising_flops(model: DiffusionTransformer, positions: Count, text_tokens: 
     """
     whole(len(text_tokens), "number of branches", least=1)
     return whole(steps, "steps", least=1) * total(pass_flops(model, positions, length).total for length in text_tokens)
-
-
-@formula
-def weight_elements(model: DiffusionTransformer) -> Count:
-    """Weights of the matrices of a diffusion transformer (count), each used once or more in a pass.
-
-    Equation:
-        blocks x 2 streams x (4 h^2 + 2 h mlp + 6 h^2) + (2 channels + text_width + time_width) h + 3 h^2.
-
-    Args:
-        model: a DiffusionTransformer.
-
-    Assumptions:
-        Biases and norms left out.
-
-    Example:
-        >>> weight_elements(qwen_image())
-        20424818688
-    """
-    m, h = model, model.hidden
-    return m.blocks * 2 * (10 * h**2 + 2 * h * m.mlp) + (2 * m.channels + m.text_width + m.time_width) * h + 3 * h**2

@@ -33,26 +33,12 @@ class Fit:
     objective: float
 
 
-@formula
-def arrays(runs: Sequence[TrainingRun]) -> tuple[Number, Number, Number]:
-    """Parameters, tokens and losses of runs as three arrays.
-
-    Args:
-        runs: TrainingRuns.
-
-    Raises:
-        ValueError: for fewer than five runs (the law has five unknowns), or where N or D takes one value only.
-
-    Example:
-        >>> from workloads.learning.scaling import training_runs
-        >>> [a.shape for a in arrays(training_runs("fit"))] == 3 * [(len(training_runs("fit")),)]
-        True
-    """
+def _arrays(runs):
+    """Parameters, tokens and losses of runs as three arrays; enough of them for a law of five unknowns."""
     n, d, y = (np.array([getattr(r, name) for r in runs], float) for name in ("parameters", "tokens", "loss"))
     if len(n) < 5 or len(set(n)) < 2 or len(set(d)) < 2:
-        raise ValueError(
-            f"runs must be at least 5, with 2 sizes and 2 token counts, got {len(n)} with {len(set(n))} and {len(set(d))}"
-        )
+        found = f"{len(n)} with {len(set(n))} and {len(set(d))}"
+        raise ValueError(f"runs must be at least 5, with 2 sizes and 2 token counts, got {found}")
     return n, d, y
 
 
@@ -108,7 +94,7 @@ def grid_cells(runs: Sequence[TrainingRun], exponents: Sequence[Number] = CHAPTE
         >>> best.law.alpha, best.law.beta, round(best.law.E, 4), f"{best.objective:.3e}"
         (0.1, 0.45, 1.2112, '5.997e-04')
     """
-    n, d, y = arrays(runs)
+    n, d, y = _arrays(runs)
     alphas, betas = _grid(exponents)
     linear, sse = _projections(*_centred(n, d), y, alphas, betas)
     kept = [i for i in np.argsort(sse) if (linear[i] > 0).all()]
@@ -173,7 +159,7 @@ def _starts(log_n, log_d, y, log, cost):
 
 
 def _fit(runs, log, delta, lowest):
-    n, d, y = arrays(runs)
+    n, d, y = _arrays(runs)
     data = (*_centred(n, d), y, log)
     cost = partial(huber, delta=delta)
     how = {"loss": "huber", "f_scale": delta} if np.isfinite(delta) else {}
@@ -257,7 +243,7 @@ def profile(runs: Sequence[TrainingRun], alphas: Sequence[Number]) -> list[Fit]:
         >>> [round(best.objective, 4) for best in profile(training_runs("fit"), [0.1, 0.3])]
         [0.0003, 0.0038]
     """
-    n, d, y = arrays(runs)
+    n, d, y = _arrays(runs)
     log_n, log_d = _centred(n, d)
     fits = []
     for alpha in np.atleast_1d(positive(np.asarray(alphas, float), "alphas")):
@@ -364,7 +350,7 @@ def bootstrap(
         >>> bootstrap(runs, fit(runs), resamples=20).shape
         (20, 5)
     """
-    n, d, y = arrays(runs)
+    n, d, y = _arrays(runs)
     (log_n, log_d), law = _centred(n, d), fit.law
     start = [
         np.log(max(law.E, 1e-6)),

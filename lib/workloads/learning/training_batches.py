@@ -86,6 +86,7 @@ def pack(lengths: Sequence[Tokens], capacity: Tokens) -> list[list[Number]]:
     sequences, capacity = [], checks.whole(capacity, "capacity", "tokens", least=1)
     for length in sorted((checks.whole(n, "length", "tokens", least=1) for n in checks.some(lengths, "lengths")), reverse=True):
         checks.nonnegative(capacity - length, "capacity - length", "tokens")
+        # first fit: the oldest sequence with room, not the fullest
         room = next((s for s in sequences if sum(s) + length <= capacity), None)
         room.append(length) if room is not None else sequences.append([length])
     return sequences

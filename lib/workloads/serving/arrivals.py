@@ -201,7 +201,7 @@ def renewal_times(spans: Sequence[Sequence[Seconds]], cv: Number, seed: int | st
         while ahead < room:
             times.append(begin + ahead / float(rate))
             ahead += gap()
-        begin, ahead = begin + float(seconds), ahead - room
+        begin, ahead = begin + float(seconds), ahead - room  # the gap under way goes on in the next span
         drawn.append(times)
     return drawn
 
@@ -419,7 +419,7 @@ def windows_of(clients: Sequence[Client], seconds: Seconds) -> list[Window]:
             for request, weight in c.mix
         ]
         rate = positive(sum(share for _, share in shares), "sum of the clients' rates", "requests/s")
-        unit = lcm(*((share / rate).denominator for _, share in shares))
+        unit = lcm(*((share / rate).denominator for _, share in shares))  # the smallest that makes every weight whole
         windows.append(Window(seconds, float(rate), tuple((request, int(share / rate * unit)) for request, share in shares if share)))
     return windows
 

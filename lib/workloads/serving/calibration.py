@@ -71,6 +71,7 @@ def calibrate(
         return known[shares]
 
     best = (0.5,) * factors
+    # a coarse grid sees all of (0, 1]; each finer one reaches past the mesh before it, since the schedule makes the misfit ragged
     for mesh, reach in ((0.1, 5), (0.025, 3), (0.006, 3), (0.001, 3)):
         axes = [[share for i in range(-reach, reach + 1) if 0 < (share := round(b + mesh * i, 3)) <= 1] for b in best]
         best = min(product(*axes), key=misfit)

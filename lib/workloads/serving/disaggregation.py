@@ -21,6 +21,23 @@ class HandOff(NamedTuple):
     bytes: Bytes
     work_left: int
 
+    @formula
+    def seconds(self, bandwidth: BytesPerSecond, flops_per_second: FlopsPerSecond) -> Seconds:
+        """Time from the hand-over to the end of the prefill (s), sending and computing one after the other.
+
+        Equation:
+            bytes / bandwidth + work left / rate.
+
+        Args:
+            bandwidth: of the link (B/s).
+            flops_per_second: that the receiver reaches (FLOP/s).
+
+        Example:
+            >>> HandOff("features", 8_000_000, 4e12).seconds(bandwidth=1e9, flops_per_second=5e14)
+            0.016
+        """
+        return roofline.transfer_seconds(self.bytes, bandwidth) + roofline.compute_seconds(self.work_left, flops_per_second)
+
 
 @formula
 def hand_offs(
@@ -66,25 +83,6 @@ def hand_offs(
         HandOff("features", features, prefill),
         HandOff("KV", memory.kv_bytes(model, context, bytes_per_value=bytes_per_value), 0),
     )
-
-
-@formula
-def hand_off_seconds(hand_off: HandOff, bandwidth: BytesPerSecond, flops_per_second: FlopsPerSecond) -> Seconds:
-    """Time from the hand-over to the end of the prefill (s), sending and computing one after the other.
-
-    Equation:
-        bytes / bandwidth + work left / rate.
-
-    Args:
-        hand_off: a HandOff.
-        bandwidth: of the link (B/s).
-        flops_per_second: that the receiver reaches (FLOP/s).
-
-    Example:
-        >>> hand_off_seconds(HandOff("features", 8_000_000, 4e12), bandwidth=1e9, flops_per_second=5e14)
-        0.016
-    """
-    return roofline.transfer_seconds(hand_off.bytes, bandwidth) + roofline.compute_seconds(hand_off.work_left, flops_per_second)
 
 
 @formula

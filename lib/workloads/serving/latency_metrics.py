@@ -211,6 +211,7 @@ def rank(count: Count, q: Share) -> Count:
         (4, 456, 7)
     """
     whole(count, "count", "observations", 1)
+    # 0.95 is not 95/100 as a float: its text is
     return ceil(Fraction(str(fraction(q, "q"))) * int(count))
 
 

@@ -176,6 +176,7 @@ def arrived_audio(arrivals: Sequence[Milliseconds], chunk: Milliseconds, time: M
         (40, 80)
     """
     durations, _ = _offsets(arrivals, chunk)
+    # a chunk can be played once it and all before it are there
     complete = accumulate((finite(arrival, "arrivals", "ms") for arrival in arrivals), max)
     return total(duration for ready, duration in zip(complete, durations) if ready <= finite(time, "time", "ms"))
 

@@ -126,25 +126,6 @@ def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: 
 
 
 @checks.formula
-def kv_bytes_held(model: Model, request: Request) -> Bytes:
-    """Bytes of KV that a call leaves in the cache (B), in BF16. The last token returned is never fed back.
-
-    Equation:
-        (past + new + output - 1) x B/token.
-
-    Args:
-        model: a Model.
-        request: a `Request`.
-
-    Example:
-        >>> from workloads.facts.models import model
-        >>> kv_bytes_held(model("Qwen3-8B"), Request(new=51, output=1016, past=1392))
-        362446848
-    """
-    return memory.kv_bytes(model, request.end_context)
-
-
-@checks.formula
 def kv_bytes_read(model: Model, request: Request) -> Bytes:
     """Bytes of KV that the decode steps of a call read from the context (B), all steps together, in BF16.
 

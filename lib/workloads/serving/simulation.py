@@ -34,7 +34,8 @@ class _Decoding:
     def __init__(self, block_size):
         self.rows, self.ends = {}, []  # in list order; heap of finishing steps
         self.step, self.context = 0, 0
-        self.size, self.phases = block_size, [0] * block_size  # phases: rows by offset modulo the block size
+        # a row needs a block whenever its tokens fill whole ones: rows by offset modulo the block size say how many at a step
+        self.size, self.phases = block_size, [0] * block_size
 
     def join(self, row: Any) -> None:
         row.offset, row.finish = row.computed - self.step, self.step + row.end - row.known
@@ -62,7 +63,7 @@ class _Decoding:
             finish, _, row = self.ends[0]
             if row in self.rows and row.finish == finish:
                 return finish - self.step, row
-            heappop(self.ends)
+            heappop(self.ends)  # left since: a heap gives up an entry only at its top
         return None, None
 
     def ended(self) -> Any:
@@ -84,7 +85,7 @@ class _Decoding:
 
     def steps_within(self, free: Number) -> Number:
         """Most steps for which the free blocks last."""
-        cycles, free = divmod(free, len(self.rows))
+        cycles, free = divmod(free, len(self.rows))  # every block_size steps each row takes one block
         steps = cycles * self.size
         while (free := free - self.phases[-(self.step + steps) % self.size]) >= 0:
             steps += 1
@@ -110,7 +111,7 @@ def _span(step_time, decoding, free, gap):
     """
     rows, context = len(decoding.rows), decoding.context
     steps = min(decoding.next_end()[0], decoding.steps_within(free))
-    if gap is not None:
+    if gap is not None:  # seconds of n steps grow with n, so the first boundary at or beyond the gap is found by halving
         steps = min(steps, 1 + bisect_left(range(1, steps), gap, key=lambda n: step_time.span(rows, context, n)))
     return steps, step_time.span(rows, context, steps)
 
