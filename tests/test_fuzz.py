@@ -48,17 +48,7 @@ from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
-NOT_FORMULAS = {
-    "tables",
-    "checks",
-    "numeric",
-    "units",
-    "results",
-    "symbols",
-    "traces",
-    "measurements",
-    "accelerators",
-}
+NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators"}
 SLOW = {"scaling_fit"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
 SPECS = Path(__file__).with_name("fuzz.txt").read_text(encoding="utf-8")
@@ -297,10 +287,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "step_of": (rl_step.map(lambda s: lambda g: s.having(gpus_per_copy=g)), []),
     "breakdown": (breakdown, []),
     "prices": (st.builds(price.Prices, unit, unit, unit), []),
-    "sweep": (
-        rl_step.map(lambda s: s.having(capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))),
-        [],
-    ),
+    "sweep": (rl_step.map(lambda s: s.having(capacity="ignored", mfu=importlib.import_module("numpy").array([0.25, 0.5]))), []),
     "roles": (roles, []),
     "batches": (lists(lists(few, 1, 3), 1, 3), [[], [[]], [[0]], [[1.5]]]),
     "graph": (graph, [()]),

@@ -80,15 +80,40 @@ def arrays(value):
 def no_numbers(value):
     array = np.array([value, value], float)
     yield from {
-        "bool": True, "NumPy bool": np.True_, "text": str(value), "NumPy text": np.str_("1"), "bytes": b"1", "complex": complex(value),
-        "NumPy complex": np.complex64(1), "list": [value], "tuple": (value,), "set": {value}, "dict": {1: value}, "object": object(),
-        "NaN": math.nan, "inf": math.inf, "-inf": -math.inf, "half NaN": np.float16("nan"), "single inf": np.float32("inf"),
-        "Decimal NaN": Decimal("nan"), "Decimal inf": Decimal("inf"), "signalling NaN": Decimal("snan"), "time": np.timedelta64(1, "s"),
-        "date": np.datetime64("2024-01-01"), "0-d bool": np.array(True), "0-d text": np.array("1"), "0-d object": np.array(object()),
-        "masked": np.ma.masked, "array of bools": np.array([True, True]), "array of objects": array.astype(object),
-        "array of texts": np.array(["1", "1"]), "complex array": array.astype(complex), "array of dates": np.array(["2024-01-01"], "M8[D]"),
-        "array with NaN": np.array([value, math.nan]), "half array with inf": np.array([1, math.inf], np.float16),
-    }.items()  # fmt: skip
+        "bool": True,
+        "NumPy bool": np.True_,
+        "text": str(value),
+        "NumPy text": np.str_("1"),
+        "bytes": b"1",
+        "complex": complex(value),
+        "NumPy complex": np.complex64(1),
+        "list": [value],
+        "tuple": (value,),
+        "set": {value},
+        "dict": {1: value},
+        "object": object(),
+        "NaN": math.nan,
+        "inf": math.inf,
+        "-inf": -math.inf,
+        "half NaN": np.float16("nan"),
+        "single inf": np.float32("inf"),
+        "Decimal NaN": Decimal("nan"),
+        "Decimal inf": Decimal("inf"),
+        "signalling NaN": Decimal("snan"),
+        "time": np.timedelta64(1, "s"),
+        "date": np.datetime64("2024-01-01"),
+        "0-d bool": np.array(True),
+        "0-d text": np.array("1"),
+        "0-d object": np.array(object()),
+        "masked": np.ma.masked,
+        "array of bools": np.array([True, True]),
+        "array of objects": array.astype(object),
+        "array of texts": np.array(["1", "1"]),
+        "complex array": array.astype(complex),
+        "array of dates": np.array(["2024-01-01"], "M8[D]"),
+        "array with NaN": np.array([value, math.nan]),
+        "half array with inf": np.array([1, math.inf], np.float16),
+    }.items()
 
 
 EXTREMES = [5e-324, 1e-200, 1e-30, 1e30, 1e200, 1.7e308, 10**30, 10**400, Fraction(1, 10**400)]
@@ -236,9 +261,15 @@ def sequences(value):
 NOT_IN_TURN = {"calibration.calibrate"}  # a second a call
 FREE = {("list", "seed")}  # tokens, of which only equality counts
 ONE_EACH = ("list", "tuple")
-ALSO_LISTS = {"playback.deliveries process": ONE_EACH, "playback.deliveries send": ONE_EACH, "playback.deliveries network": ONE_EACH,
-              "playback.playback chunk": ONE_EACH, "playback.smallest_buffer chunk": ONE_EACH, "playback.arrived_audio chunk": ONE_EACH,
-              "fluid.decode_pieces service_rate": ONE_EACH}  # fmt: skip
+ALSO_LISTS = {
+    "playback.deliveries process": ONE_EACH,
+    "playback.deliveries send": ONE_EACH,
+    "playback.deliveries network": ONE_EACH,
+    "playback.playback chunk": ONE_EACH,
+    "playback.smallest_buffer chunk": ONE_EACH,
+    "playback.arrived_audio chunk": ONE_EACH,
+    "fluid.decode_pieces service_rate": ONE_EACH,
+}
 SPARED = {"seed": ("text", "NumPy text", "0-d text")}
 
 
@@ -352,7 +383,7 @@ def test_products_of_narrow_integers_do_not_overflow():
 
 def test_an_iterator_is_read_once_and_kept():
     pieces = fluid.Piece(60, 5, 3), fluid.Piece(60, 1, 1)  # 300 come, 180 go; then as many come as go
-    assert fluid.work(iter(pieces)) == (360, 240, 120)
+    assert fluid.balance(iter(pieces)) == (360, 240, 120)
     assert fluid.delay_at(iter(pieces), 60, 10) == 60 + 60 / 10  # 120 wait: 60 go in a minute at 1, the rest at 10
     windows = (arrivals.Window(60, 4, ((request_tokens.Request(n, 256), 1),)) for n in (8192, 1024))
     assert arrivals.overall_mean(windows, lambda r: r.new) == (8192 + 1024) / 2
@@ -390,8 +421,8 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: queues.fifo_waits([1e308], [1e308, 1]), "as many as services"),
         (lambda: roofline.speedup(0.489, math.inf), "factor must be finite and above 0, got inf"),
         (lambda: roofline.speedup(np.array([True, False]), 2), "share must be an array of numbers"),
-        (lambda: fluid.peak([]), "path must hold at least one corner, got none"),
-        (lambda: latency_metrics.nearest_rank({0.5, 1.5}, 0.5), "values must be a list or tuple: a set keeps no order"),
+        (lambda: fluid.largest([]), "path must hold at least one corner, got none"),
+        (lambda: latency_metrics.nearest_rank({0.5, 1.5}, 0.5), "values of nearest_rank must be lists or tuples, got a set"),
         (lambda: latency_metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
         (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),

@@ -60,5 +60,8 @@ def test_every_excused_fault_changes_something_and_has_a_reason():
 
 
 def test_a_reason_for_a_line_that_is_gone_is_told():
-    lines = {"queues": "return mg1_wait(arrival_rate, service, 0)", "flops": "nobody = 1"}
+    lines = {
+        "queues": 'return nonnegative(arrival_rate, "arrival_rate", "1/s") * positive(mean_service, "mean_service", "s")',
+        "flops": "nobody = 1",
+    }
     assert mutants.outdated({(module, line, "x"): "no one looks" for module, line in lines.items()}) == [("flops", "nobody = 1")]

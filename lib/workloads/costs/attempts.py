@@ -291,11 +291,7 @@ def stopped_cost_per_success(cost: Number, success: Share, limit: Count, correla
         (2.0, 2.7273)
     """
     checks.fraction(success, "success")
-    return (
-        checks.nonnegative(cost, "cost")
-        * attempts_used(success, limit, correlation)
-        / solved_within(success, limit, correlation)
-    )
+    return checks.nonnegative(cost, "cost") * attempts_used(success, limit, correlation) / solved_within(success, limit, correlation)
 
 
 @checks.formula

@@ -65,9 +65,7 @@ def _grid(exponents):
 
 def _law(theta, n, d):
     e, a, alpha, b, beta = map(float, theta)
-    return ScalingLaw(
-        e, float(np.exp(a + alpha * np.log(n).mean())), alpha, float(np.exp(b + beta * np.log(d).mean())), beta
-    )
+    return ScalingLaw(e, float(np.exp(a + alpha * np.log(n).mean())), alpha, float(np.exp(b + beta * np.log(d).mean())), beta)
 
 
 @formula
@@ -100,10 +98,7 @@ def grid_cells(runs: Sequence[TrainingRun], exponents: Sequence[Number] = CHAPTE
     kept = [i for i in np.argsort(sse) if (linear[i] > 0).all()]
     if not kept:
         raise ValueError(f"exponents must leave a cell with positive E, A and B, got none of {len(sse)}")
-    return [
-        Fit(_law((linear[i, 0], np.log(linear[i, 1]), alphas[i], np.log(linear[i, 2]), betas[i]), n, d), float(sse[i]))
-        for i in kept
-    ]
+    return [Fit(_law((linear[i, 0], np.log(linear[i, 1]), alphas[i], np.log(linear[i, 2]), betas[i]), n, d), float(sse[i])) for i in kept]
 
 
 def _terms(theta, log_n, log_d):
@@ -165,9 +160,7 @@ def _fit(runs, log, delta, lowest):
     how = {"loss": "huber", "f_scale": delta} if np.isfinite(delta) else {}
     bounds = ([lowest, -30, 1e-4, -30, 1e-4], [np.inf, 30, 5, 30, 5])
     ends = [
-        optimize.least_squares(
-            _residuals, start, _jacobian, bounds, args=data, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14, **how
-        )
+        optimize.least_squares(_residuals, start, _jacobian, bounds, args=data, x_scale="jac", xtol=1e-14, ftol=1e-14, gtol=1e-14, **how)
         for start in _starts(*data, cost)
     ]
     best = min(ends, key=lambda end: end.cost)
@@ -251,14 +244,10 @@ def profile(runs: Sequence[TrainingRun], alphas: Sequence[Number]) -> list[Fit]:
         def projected(beta: Number) -> tuple[Number, ...]:
             return _projections(log_n, log_d, y, np.array([alpha]), np.array([beta]))
 
-        beta = optimize.minimize_scalar(
-            lambda b: projected(b)[1][0], bounds=(0.02, 2), method="bounded", options={"xatol": 1e-10}
-        ).x
+        beta = optimize.minimize_scalar(lambda b: projected(b)[1][0], bounds=(0.02, 2), method="bounded", options={"xatol": 1e-10}).x
         (linear,), (sse,) = projected(beta)
         if (linear[1:] <= 0).any():
-            raise ValueError(
-                f"alphas must leave A and B positive, got A, B = {linear[1]:.3g}, {linear[2]:.3g} at alpha {alpha}"
-            )
+            raise ValueError(f"alphas must leave A and B positive, got A, B = {linear[1]:.3g}, {linear[2]:.3g} at alpha {alpha}")
         fits.append(Fit(_law((linear[0], np.log(linear[1]), alpha, np.log(linear[2]), beta), n, d), float(sse)))
     return fits
 
@@ -319,16 +308,12 @@ def _resample_fits(start, log_n, log_d, log_y, counts, delta):
     for threshold in (10 * delta, 3 * delta, delta):
         if len(again):
             first = start if threshold == 10 * delta else theta[again]
-            theta[again], _ = _newton(
-                np.broadcast_to(first, (len(again), 5)), log_n, log_d, log_y, counts[again], threshold, steps=300
-            )
+            theta[again], _ = _newton(np.broadcast_to(first, (len(again), 5)), log_n, log_d, log_y, counts[again], threshold, steps=300)
     return theta
 
 
 @formula
-def bootstrap(
-    runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, seed: int | str = 0, delta: Number = DELTA
-) -> Number:
+def bootstrap(runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, seed: int | str = 0, delta: Number = DELTA) -> Number:
     """Coefficients of Huber fits to runs drawn again with replacement: their spread is the sampling uncertainty.
 
     Args:
@@ -359,9 +344,7 @@ def bootstrap(
         np.log(law.B) - law.beta * np.log(d).mean(),
         law.beta,
     ]
-    counts = np.random.default_rng(seed).multinomial(
-        len(y), np.full(len(y), 1 / len(y)), size=whole(resamples, "resamples", least=1)
-    )
+    counts = np.random.default_rng(seed).multinomial(len(y), np.full(len(y), 1 / len(y)), size=whole(resamples, "resamples", least=1))
     theta = np.concatenate(
         [
             _resample_fits(start, log_n, log_d, np.log(y), part, positive(delta, "delta"))
@@ -369,9 +352,7 @@ def bootstrap(
         ]
     )
     e, a, alpha, b, beta = theta.T
-    return np.stack(
-        [np.exp(e), np.exp(a + alpha * np.log(n).mean()), alpha, np.exp(b + beta * np.log(d).mean()), beta], axis=1
-    )
+    return np.stack([np.exp(e), np.exp(a + alpha * np.log(n).mean()), alpha, np.exp(b + beta * np.log(d).mean()), beta], axis=1)
 
 
 @formula

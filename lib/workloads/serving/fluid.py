@@ -36,9 +36,7 @@ class Piece:
 
 
 @formula
-def decode_rate(
-    model: Model, machine: Machine, batch: Count, past: Tokens, replicas: Count = 1, formats: Formats = BF16
-) -> PerSecond:
+def decode_rate(model: Model, machine: Machine, batch: Count, past: Tokens, replicas: Count = 1, formats: Formats = BF16) -> PerSecond:
     """Highest rate at which replicas, each a machine with a whole copy of the model and a batch of its own, do decode work
     (request steps/s): tokens a second.
 
@@ -80,13 +78,9 @@ def _refuse_what_does_not_fit(model, machine, tokens, formats):
     entry = memory.kv_bytes_per_token(model, formats.cache_bytes)
     if is_symbolic(tokens) or weights + (most := entry * (tokens.max() if is_array(tokens) else tokens)) <= room:
         return
-    have = (
-        f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
-    )
+    have = f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
     if weights > room:
-        least = memory.cards_that_hold(
-            model, machine.accelerator.memory_bytes, bytes_per_parameter=formats.weight_bytes
-        )
+        least = memory.cards_that_hold(model, machine.accelerator.memory_bytes, bytes_per_parameter=formats.weight_bytes)
         raise ValueError(
             f"model must fit the memory {have}, {room:,} B, since every replica holds a whole copy, got {model.name} with "
             f"{weights:,} B of weights: split over accelerators, a copy takes at least {least}"
@@ -116,11 +110,7 @@ def next_backlog(backlog: Number, arrived: Number, served: Number) -> Number:
         >>> next_backlog(0, 104, 335), next_backlog(0, 448, 335)
         (0, 113)
     """
-    (
-        nonnegative(backlog, "backlog", "work"),
-        nonnegative(arrived, "arrived", "work"),
-        nonnegative(served, "served", "work"),
-    )
+    (nonnegative(backlog, "backlog", "work"), nonnegative(arrived, "arrived", "work"), nonnegative(served, "served", "work"))
     return maximum(0, backlog + arrived - served)
 
 
@@ -171,9 +161,7 @@ def drain_seconds(backlog: Number, service_rate: PerSecond, arrival_rate: PerSec
 
 
 @formula
-def backlog_path(
-    pieces: Sequence[Piece], start: Number = 0, then: PerSecond | None = None
-) -> list[tuple[Number, Number]]:
+def backlog_path(pieces: Sequence[Piece], start: Number = 0, then: PerSecond | None = None) -> list[tuple[Number, Number]]:
     """Corner points (s, work) of the backlog over time: every boundary of a piece, and every instant at which the queue
     empties.
 
@@ -284,11 +272,7 @@ def balance(pieces: Sequence[Piece], start: Number = 0) -> tuple[Number, Number,
         >>> balance([Piece(60, 1, 3), Piece(60, 5, 3)])
         (360, 240.0, 120)
     """
-    arrived, served, backlog = (
-        total(p.arrival_rate * p.seconds for p in pieces),
-        [],
-        nonnegative(start, "start", "work"),
-    )
+    arrived, served, backlog = (total(p.arrival_rate * p.seconds for p in pieces), [], nonnegative(start, "start", "work"))
     for p in pieces:
         emptied = _seconds_until_empty(p, backlog)
         served.append(p.service_rate * emptied + min(p.arrival_rate, p.service_rate) * (p.seconds - emptied))
@@ -347,13 +331,7 @@ def decode_pieces(windows: Sequence[Window], service_rate: PerSecond) -> list[Pi
         >>> decode_pieces([Window(60, 4, ((Request(8192, 256), 1),))], service_rate=1500)
         [Piece(seconds=60, arrival_rate=1020.0, service_rate=1500)]
     """
-    rates = (
-        list(service_rate)
-        if isinstance(service_rate, (list, tuple)) or is_array(service_rate)
-        else [service_rate] * len(windows)
-    )
+    rates = list(service_rate) if isinstance(service_rate, (list, tuple)) or is_array(service_rate) else [service_rate] * len(windows)
     if len(rates) != len(windows):
-        raise ValueError(
-            f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}"
-        )
+        raise ValueError(f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}")
     return [Piece(w.seconds, w.step_rate, rate) for w, rate in zip(windows, rates)]

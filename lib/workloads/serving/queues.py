@@ -121,14 +121,9 @@ def fifo_waits(arrivals: Sequence[Number], services: Sequence[Seconds], servers:
         ([0, 2, 4], [0, 0, 1])
     """
     servers = whole(servers, "servers", least=1, most=MANY)
-    arrivals, services = (
-        [finite(t, "arrival", "s") for t in arrivals],
-        [nonnegative(t, "service", "s") for t in services],
-    )
+    arrivals, services = ([finite(t, "arrival", "s") for t in arrivals], [nonnegative(t, "service", "s") for t in services])
     if len(arrivals) != len(services) or any(b < a for a, b in pairwise(arrivals)):
-        raise ValueError(
-            f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}"
-        )
+        raise ValueError(f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}")
     free, waits = [-math.inf] * servers, []
     for arrival, service in zip(arrivals, services):
         start = max(arrival, free[0])

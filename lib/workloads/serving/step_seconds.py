@@ -77,10 +77,7 @@ class StepTime:
         """
         linear, head, pair, layers, head_weights, kv = self._ticks
         if self.form == "max":
-            compute, memory = (
-                linear * tokens + head * logits + pair * (pairs + decode_context),
-                kv * (context + decode_context),
-            )
+            compute, memory = (linear * tokens + head * logits + pair * (pairs + decode_context), kv * (context + decode_context))
             return max(compute, layers + head_weights + memory)
         attention = max(pair * pairs, kv * context) + max(pair, kv) * decode_context
         return max(linear * tokens, layers) + max(head * logits, head_weights) + attention

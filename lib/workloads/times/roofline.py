@@ -48,19 +48,12 @@ def transfer_seconds(bytes_moved: Bytes, bandwidth: BytesPerSecond, mbu: Share =
         >>> transfer_seconds(41_023_531_008, 1792e9)
         0.02289259542857...
     """
-    return nonnegative(bytes_moved, "bytes_moved", "B") / (
-        positive(bandwidth, "bandwidth", "B/s") * fraction(mbu, "mbu")
-    )
+    return nonnegative(bytes_moved, "bytes_moved", "B") / (positive(bandwidth, "bandwidth", "B/s") * fraction(mbu, "mbu"))
 
 
 @formula
 def roofline_seconds(
-    flops: FlopCount,
-    bytes_moved: Bytes,
-    peak: FlopsPerSecond,
-    bandwidth: BytesPerSecond,
-    mfu: Share = 1,
-    mbu: Share = 1,
+    flops: FlopCount, bytes_moved: Bytes, peak: FlopsPerSecond, bandwidth: BytesPerSecond, mfu: Share = 1, mbu: Share = 1
 ) -> Seconds:
     """Time (s) of work whose arithmetic and transfers overlap completely.
 
@@ -110,10 +103,7 @@ def mfu(flops: FlopCount, seconds: Seconds, peak: FlopsPerSecond) -> Share:
         >>> mfu(380e12, 1, 989.4e12)
         0.384071154234...
     """
-    return _share(
-        nonnegative(flops, "flops", "FLOP") / (positive(seconds, "seconds", "s") * positive(peak, "peak", "FLOP/s")),
-        "mfu",
-    )
+    return _share(nonnegative(flops, "flops", "FLOP") / (positive(seconds, "seconds", "s") * positive(peak, "peak", "FLOP/s")), "mfu")
 
 
 @formula
@@ -196,14 +186,7 @@ def attainable(intensity: FlopsPerByte, peak: FlopsPerSecond, bandwidth: BytesPe
 
 
 @formula
-def regime(
-    flops: FlopCount,
-    bytes_moved: Bytes,
-    peak: FlopsPerSecond,
-    bandwidth: BytesPerSecond,
-    mfu: Share = 1,
-    mbu: Share = 1,
-) -> str:
+def regime(flops: FlopCount, bytes_moved: Bytes, peak: FlopsPerSecond, bandwidth: BytesPerSecond, mfu: Share = 1, mbu: Share = 1) -> str:
     """What limits the work: "compute-bound" if its arithmetic takes at least as long as its transfers, else
     "memory-bound".
 
@@ -227,11 +210,7 @@ def regime(
 
 @formula
 def critical_batch(
-    flops_per_sequence: FlopCount,
-    shared_bytes: Bytes,
-    bytes_per_sequence: Bytes,
-    peak: FlopsPerSecond,
-    bandwidth: BytesPerSecond,
+    flops_per_sequence: FlopCount, shared_bytes: Bytes, bytes_per_sequence: Bytes, peak: FlopsPerSecond, bandwidth: BytesPerSecond
 ) -> Number | None:
     """Sequences in a decode step at which its intensity meets the ridge: above, arithmetic limits it.
 

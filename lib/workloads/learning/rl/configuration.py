@@ -183,16 +183,11 @@ def for_model(
         (7568097280, 16381470720, 589824)
     """
     bytes_per_parameter = positive(bytes_per_parameter, "bytes_per_parameter", "B")
-    bytes_per_value, expert_parallel = (
-        positive(bytes_per_value, "bytes_per_value", "B"),
-        flag(expert_parallel, "expert_parallel"),
-    )
+    bytes_per_value, expert_parallel = (positive(bytes_per_value, "bytes_per_value", "B"), flag(expert_parallel, "expert_parallel"))
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
     if isinstance(model, models.RecurrentModel):
         size = whole(model.published_parameters, "published_parameters", least=1)
-        shape = dict(
-            parameters=size, weight_bytes=size * bytes_per_parameter, kv_bytes=0, state_bytes=memory.state_bytes(model)
-        )
+        shape = dict(parameters=size, weight_bytes=size * bytes_per_parameter, kv_bytes=0, state_bytes=memory.state_bytes(model))
     else:
         g = changes.get("gpus_per_copy", 1)
         shape = _transformer(model, bytes_per_parameter, bytes_per_value, g, expert_parallel)
@@ -218,9 +213,7 @@ def _transformer(model, b, b_kv, g, expert_parallel):
 
 
 @formula
-def lognormal_lengths(
-    mean: Tokens, variation: Number, limit: Tokens, count: Count = 64
-) -> tuple[tuple[Number, Number], ...]:
+def lognormal_lengths(mean: Tokens, variation: Number, limit: Tokens, count: Count = 64) -> tuple[tuple[Number, Number], ...]:
     """A spread of completion lengths: ((share, tokens), ...) of a log-normal law cut off at a limit.
 
     The count middle quantiles of exp(mu + s z), s^2 = ln(1 + variation^2), each cut at `limit`; mu is found so that the

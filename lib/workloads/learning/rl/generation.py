@@ -84,6 +84,4 @@ def _seconds(step, start, stop, transfer, arithmetic):
     if step.rollout.decode_bound == "memory":
         return line_sum(start, stop, *transfer)
     rate = step.placement.gpus_per_copy * gpu.peak
-    return sum_of_larger(
-        start, stop, transfer, tuple(roofline.compute_seconds(part, rate, gpu.decode_mfu) for part in arithmetic)
-    )
+    return sum_of_larger(start, stop, transfer, tuple(roofline.compute_seconds(part, rate, gpu.decode_mfu) for part in arithmetic))

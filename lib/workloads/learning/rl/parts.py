@@ -41,9 +41,7 @@ def _field(check, default, limit=""):
     return field(default=default, metadata={"check": check, "limit": limit})
 
 
-_positive, _nonnegative, _share, _switch, _word = (
-    partial(_field, check) for check in (positive, nonnegative, fraction, _flag, one_of)
-)
+_positive, _nonnegative, _share, _switch, _word = (partial(_field, check) for check in (positive, nonnegative, fraction, _flag, one_of))
 
 
 def _keep(part):
@@ -108,11 +106,7 @@ class Rollout:
         """Completion tokens that are read back, as ((share, tokens), ...): all, or all but the last where the prefill
         yields the first.
         """
-        return (
-            tuple((share, tokens - 1) for share, tokens in self.lengths)
-            if self.first_token == "prefill"
-            else self.lengths
-        )
+        return tuple((share, tokens - 1) for share, tokens in self.lengths) if self.first_token == "prefill" else self.lengths
 
     @property
     def mean_fed(self) -> Tokens:

@@ -152,10 +152,7 @@ def unrolled(roles: Sequence[Role], rounds: Count, staleness: Count = 0) -> tupl
         >>> taskgraph.span(unrolled(loop, 10)), taskgraph.span(unrolled(loop, 10, staleness=1))
         (80, 53)
     """
-    rounds, staleness = (
-        checks.whole(rounds, "rounds", least=1, most=10**5),
-        checks.whole(staleness, "staleness", "updates"),
-    )
+    rounds, staleness = (checks.whole(rounds, "rounds", least=1, most=10**5), checks.whole(staleness, "staleness", "updates"))
     graph, writer = round_graph(roles), _writers(roles)[CARRIED]
     readers = {role.name for role in roles if CARRIED in role.reads}
 

@@ -77,10 +77,7 @@ def enough_chance(kept: Tokens, fraction: Share, generated: Count) -> Share:
         0.57
     """
     many = 10**8  # beyond it logarithms of factorials lose too many digits
-    kept, fraction = (
-        checks.whole(kept, "kept", "samples", least=1, most=many),
-        float(checks.fraction(fraction, "fraction")),
-    )
+    kept, fraction = (checks.whole(kept, "kept", "samples", least=1, most=many), float(checks.fraction(fraction, "fraction")))
     generated = checks.whole(generated, "generated", "samples", most=many)
     if fraction == 1 or generated < kept:
         return float(generated >= kept)

@@ -22,12 +22,7 @@ class Sync(NamedTuple):
 
 @checks.formula
 def weight_sync(
-    weight_bytes: Bytes,
-    replicas: Count,
-    bandwidth: BytesPerSecond,
-    scheme: str = "independent",
-    pieces: Count = 1,
-    latency: Seconds = 0,
+    weight_bytes: Bytes, replicas: Count, bandwidth: BytesPerSecond, scheme: str = "independent", pieces: Count = 1, latency: Seconds = 0
 ) -> Sync:
     """New weights for every replica, all links alike.
 
