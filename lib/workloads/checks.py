@@ -357,7 +357,7 @@ def formula(function: Function) -> Function:
 
     @functools.wraps(function)
     def checked(*values: Any, **named: Any) -> Any:
-        values, named = [*map(plain, values)], {name: plain(value) for name, value in named.items()}
+        values, named = tuple(map(plain, values)), {name: plain(value) for name, value in named.items()}
         unusual = [value for value in (*values, *named.values()) if type(value) not in PLAIN]
         try:
             if any(hasattr(value, "ndim") for value in unusual):

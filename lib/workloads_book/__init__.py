@@ -11,7 +11,7 @@ _HOMES = {
     "page": "binary check check_table given number quantity say table",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-__all__ = sorted(_HOME_OF)
+__all__ = [*_HOME_OF]
 
 
 def __getattr__(name):
