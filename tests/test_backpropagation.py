@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from workloads.counts import flops, training_memory
 from workloads.counts.backpropagation import (
-    Kept,
     Operation,
     Weight,
+    _Kept,
     backward,
     backward_flops,
     elements_held,
@@ -28,7 +28,7 @@ from workloads.counts.training_memory import activation_bytes, kept_layer_bytes,
 from workloads.counts.transformer_graph import transformer, weights
 from workloads.facts.models import Model, model, models
 from workloads.learning.optimizer import update_traffic
-from workloads.learning.training_batches import Batch, UpdateTokens, document_pairs, input_timeline, pack, update_tokens
+from workloads.learning.training_batches import UpdateTokens, _Batch, document_pairs, input_timeline, pack, update_tokens
 
 QWEN = model("Qwen3-8B")
 TINY = Model("tiny", 8, 11, layers=3, heads=4, kv_heads=2, head_dim=3, ffn=10, qk_norm=True)
@@ -323,7 +323,7 @@ def test_a_weight_gradient_waits_for_the_update():
 def test_a_shared_weight_has_one_gradient():
     shared = Weight("W", 1)
     graph = [Operation("x"), Operation("a", ("x",), shared, 1), Operation("b", ("a",), shared, 1)]
-    assert [k for k in lifetimes(graph) if k.kind == "weight gradient"] == [Kept("W", "weight gradient", 3, 6, 1)]
+    assert [k for k in lifetimes(graph) if k.kind == "weight gradient"] == [_Kept("W", "weight gradient", 3, 6, 1)]
     assert sum(w.parameters for w in weights(graph).values()) == 1
 
 
@@ -719,7 +719,7 @@ def by_ticks(prepare, compute, buffers):
                 computing = ready.pop(0)
                 windows["compute", computing] = [now, None]
         now += 1
-    return tuple(Batch(tuple(windows["prepare", i]), tuple(windows["compute", i])) for i in range(n))
+    return tuple(_Batch(tuple(windows["prepare", i]), tuple(windows["compute", i])) for i in range(n))
 
 
 TICKS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8)

@@ -207,8 +207,8 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedShape)][1:-2], 1),
         {"name": "made", "body": None, "far": None},
     ),
-    encoder_decoder.CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedBody)], 1), {}),
-    encoder_decoder.CedFarContext: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder.CedFarContext)], 1), {}),
+    encoder_decoder._CedBody: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder._CedBody)], 1), {}),
+    encoder_decoder._CedFarContext: (dict.fromkeys([f.name for f in dataclasses.fields(encoder_decoder._CedFarContext)], 1), {}),
     diffusion.DiffusionTransformer: (
         dict.fromkeys([f.name for f in dataclasses.fields(diffusion.DiffusionTransformer)][1:], 1),
         {"name": "made"},

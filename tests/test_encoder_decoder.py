@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.counts.encoder_decoder import DEEPSEEK_V41_FLASH as FLASH
-from workloads.counts.encoder_decoder import CedFarContext, CedShape, ced_prefill_flops
+from workloads.counts.encoder_decoder import CedShape, _CedFarContext, ced_prefill_flops
 
 
 def counted(s, tokens, scored):
@@ -52,7 +52,7 @@ def test_prefill_equals_the_token_by_token_count(tokens):
 @given(st.integers(1, 60), st.integers(1, 12), st.integers(1, 6), st.integers(1, 20))
 def test_small_shapes_equal_the_token_by_token_count(tokens, window, entries, scope):
     body = replace(FLASH.body, heads=2, head_dim=4, query_rank=6, kv_width=4, output_groups=2, output_rank=3, experts=5, expert_ffn=7)
-    far = CedFarContext(
+    far = _CedFarContext(
         index_heads=2,
         index_width=3,
         compressor_layers=1,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.serving.playback import (
-    Delivery,
+    _Delivery,
     arrived_audio,
     chunk_bytes,
     deliveries,
@@ -116,7 +116,7 @@ def ticking(count, chunk, process, send, network):
         for worker in workers:
             worker[2] -= worker[1] is not None
         now += 1
-    return [Delivery(*times[i]) for i in range(count)]
+    return [_Delivery(*times[i]) for i in range(count)]
 
 
 chains = st.integers(1, 6).flatmap(

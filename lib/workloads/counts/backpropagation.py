@@ -16,7 +16,7 @@ from ..numeric import Number
 from ..units import Count, FlopCount
 
 
-class Product(NamedTuple):
+class _Product(NamedTuple):
     """One matrix product: its name and the shapes of its two factors."""
 
     name: str
@@ -35,8 +35,8 @@ class Product(NamedTuple):
 
 
 @checks.formula
-def linear_products(rows: Count, inputs: Count, outputs: Count) -> tuple[Product, Product, Product]:
-    """The three products of training a linear layer Y = X W, as `Product`s: output, input gradient, weight gradient.
+def linear_products(rows: Count, inputs: Count, outputs: Count) -> tuple[_Product, _Product, _Product]:
+    """The three products of training a linear layer Y = X W, as `_Product`s: output, input gradient, weight gradient.
 
     Equation:
         Y = X W, dX = dY W^T, dW = X^T dY; each multiplies the same three sizes, so each is 2 m k n FLOPs.
@@ -54,7 +54,7 @@ def linear_products(rows: Count, inputs: Count, outputs: Count) -> tuple[Product
         [('output', (5, 11), 770), ('input gradient', (5, 7), 770), ('weight gradient', (7, 11), 770)]
     """
     m, k, n = (checks.whole(size, name, least=1) for size, name in ((rows, "rows"), (inputs, "inputs"), (outputs, "outputs")))
-    return Product("output", (m, k), (k, n)), Product("input gradient", (m, n), (n, k)), Product("weight gradient", (k, m), (m, n))
+    return _Product("output", (m, k), (k, n)), _Product("input gradient", (m, n), (n, k)), _Product("weight gradient", (k, m), (m, n))
 
 
 # The graph and the walk back
@@ -120,7 +120,7 @@ def _needs_gradient(graph):
     return found
 
 
-class BackwardStep(NamedTuple):
+class _BackwardStep(NamedTuple):
     """What one operation does on the way back: gradients passed on to what it read, its weight's gradient, FLOPs,
     outputs needed.
     """
@@ -133,7 +133,7 @@ class BackwardStep(NamedTuple):
 
 
 @checks.formula
-def backward(graph: Sequence[Operation]) -> tuple[BackwardStep, ...]:
+def backward(graph: Sequence[Operation]) -> tuple[_BackwardStep, ...]:
     """Backward steps of a graph, last operation first; an operation with no gradient to pass on or to keep has none.
 
     Equation:
@@ -143,7 +143,7 @@ def backward(graph: Sequence[Operation]) -> tuple[BackwardStep, ...]:
         graph: Operations in forward order.
 
     Returns:
-        Tuple of `BackwardStep`.
+        Tuple of `_BackwardStep`.
 
     Raises:
         ValueError: for an empty graph, a name used twice, or a read that no earlier operation provides.
@@ -151,7 +151,7 @@ def backward(graph: Sequence[Operation]) -> tuple[BackwardStep, ...]:
     Example:
         >>> w = Weight("W", 77)
         >>> backward([Operation("x", elements=35), Operation("y", ("x",), w, flops=770)])
-        (BackwardStep(name='y', input_gradients=(), weight_gradient=True, flops=770, needs=('x',)),)
+        (_BackwardStep(name='y', input_gradients=(), weight_gradient=True, flops=770, needs=('x',)),)
     """
     graded = _needs_gradient(graph)
     return tuple(_step(op, graded) for op in reversed(graph) if op.name in graded)
@@ -161,7 +161,7 @@ def _step(op, graded):
     passed = tuple(name for name in op.reads if name in graded)
     trained = op.weight is not None and op.weight.trained
     needs = _other_factors(op, graded, trained) if op.flops else ()
-    return BackwardStep(op.name, passed, trained, op.flops * (len(passed) + trained), tuple(dict.fromkeys((*needs, *op.saves))))
+    return _BackwardStep(op.name, passed, trained, op.flops * (len(passed) + trained), tuple(dict.fromkeys((*needs, *op.saves))))
 
 
 def _other_factors(op, graded, trained):
@@ -215,7 +215,7 @@ def kept_elements(graph: Sequence[Operation]) -> dict[str, Count]:
     return {op.name: op.elements for op in graph if op.name in needed}
 
 
-class Kept(NamedTuple):
+class _Kept(NamedTuple):
     """Something that is kept: its name, its kind, first and last event of its life, how many values."""
 
     name: str
@@ -226,8 +226,8 @@ class Kept(NamedTuple):
 
 
 @checks.formula
-def lifetimes(graph: Sequence[Operation]) -> tuple[Kept, ...]:
-    """How long each output, each gradient of an output and each weight gradient is kept, as `Kept`s.
+def lifetimes(graph: Sequence[Operation]) -> tuple[_Kept, ...]:
+    """How long each output, each gradient of an output and each weight gradient is kept, as `_Kept`s.
 
     Events: the forward step of operation i (of n) is event i, its backward step event 2n - 1 - i, the update event 2n.
     An "output" lives to its last reader, forward or backward; a "gradient" from the first backward step that
@@ -257,18 +257,18 @@ def lifetimes(graph: Sequence[Operation]) -> tuple[Kept, ...]:
         for name in step.input_gradients:
             givers.setdefault(name, event)
         if weight and step.weight_gradient:
-            weights.setdefault(weight.name, Kept(weight.name, "weight gradient", event, last + 1, weight.parameters))
-    found = [Kept(op.name, "output", i, max(uses[op.name]), op.elements) for i, op in enumerate(graph)]
+            weights.setdefault(weight.name, _Kept(weight.name, "weight gradient", event, last + 1, weight.parameters))
+    found = [_Kept(op.name, "output", i, max(uses[op.name]), op.elements) for i, op in enumerate(graph)]
     found += [
-        Kept(s.name, "gradient", givers.get(s.name, last - place[s.name]), last - place[s.name], graph[place[s.name]].elements)
+        _Kept(s.name, "gradient", givers.get(s.name, last - place[s.name]), last - place[s.name], graph[place[s.name]].elements)
         for s in backward(graph)
     ]
     return (*found, *weights.values())
 
 
 @checks.formula
-def elements_held(kept: Sequence[Kept], event: Count) -> Count:
-    """Values (count) alive during one event, of the `Kept`s given.
+def elements_held(kept: Sequence[_Kept], event: Count) -> Count:
+    """Values (count) alive during one event, of the `_Kept`s given.
 
     Equation:
         sum of the elements of all whose start <= event <= end.
@@ -278,7 +278,7 @@ def elements_held(kept: Sequence[Kept], event: Count) -> Count:
         event: its number.
 
     Example:
-        >>> elements_held([Kept("x", "output", 0, 2, 35), Kept("y", "output", 1, 1, 55)], 1)
+        >>> elements_held([_Kept("x", "output", 0, 2, 35), _Kept("y", "output", 1, 1, 55)], 1)
         90
     """
     event = checks.whole(event, "event")

@@ -100,7 +100,7 @@ def latent_positions(model: DiffusionTransformer, height: Count, width: Count) -
 
 
 @dataclass(frozen=True)
-class PassFlops:
+class _PassFlops:
     """FLOPs (count) of one pass of a diffusion transformer, by kind of work."""
 
     projections: int
@@ -122,7 +122,7 @@ class PassFlops:
 
 
 @formula
-def pass_flops(model: DiffusionTransformer, positions: Count, text_tokens: Tokens) -> PassFlops:
+def pass_flops(model: DiffusionTransformer, positions: Count, text_tokens: Tokens) -> _PassFlops:
     """FLOPs of one pass over all image and text positions, by kind of work.
 
     Equation:
@@ -148,7 +148,7 @@ def pass_flops(model: DiffusionTransformer, positions: Count, text_tokens: Token
     m, n, t = model, whole(positions, "positions", least=1), whole(text_tokens, "text_tokens", "tokens")
     rows, square, h = 2 * m.blocks * (n + t), 2 * m.blocks * (n + t) ** 2 * m.hidden, m.hidden
     ends = 2 * (2 * n * m.channels + t * m.text_width) * h + 2 * (m.time_width * h + h**2 + 2 * h**2)
-    return PassFlops(rows * 4 * h**2, rows * 2 * h * m.mlp, square, square, 2 * m.blocks * 2 * 6 * h**2, ends)
+    return _PassFlops(rows * 4 * h**2, rows * 2 * h * m.mlp, square, square, 2 * m.blocks * 2 * 6 * h**2, ends)
 
 
 @formula

@@ -16,7 +16,7 @@ from .flops import pairs
 
 
 @dataclass(frozen=True)
-class CedBody:
+class _CedBody:
     """What every layer of a CED transformer has: attention over a window, parallel residual streams, experts."""
 
     heads: int
@@ -36,7 +36,7 @@ class CedBody:
 
 
 @dataclass(frozen=True)
-class CedFarContext:
+class _CedFarContext:
     """What lies beyond the window: compressed entries with the indexer that picks them, and looked-up engrams."""
 
     index_heads: int
@@ -64,8 +64,8 @@ class CedShape:
     window: int  # tokens of sliding-window attention, and of the prompt's end that the decoder sees
     hidden: int
     vocab: int
-    body: CedBody
-    far: CedFarContext
+    body: _CedBody
+    far: _CedFarContext
 
     def __post_init__(self):
         checks.keep(self, checks.whole, "", "encoder_layers", "decoder_layers", "window", "hidden", "vocab", least=1)
@@ -97,12 +97,12 @@ DEEPSEEK_V41_FLASH = CedShape(
     window=128,
     hidden=5120,
     vocab=129280,
-    body=CedBody(64, 512, 1280, 512, 8, 1024, 4, 24, 384, 2304, 7),
-    far=CedFarContext(32, 128, 3, 18, 512, 5, 16384, 2, 6144, 25600),
+    body=_CedBody(64, 512, 1280, 512, 8, 1024, 4, 24, 384, 2304, 7),
+    far=_CedFarContext(32, 128, 3, 18, 512, 5, 16384, 2, 6144, 25600),
 )
 
 
-class CedPrefill(NamedTuple):
+class _CedPrefill(NamedTuple):
     """FLOPs (count) of one prefill by stage."""
 
     encoder: int
@@ -166,8 +166,8 @@ def _decoder(s, p):
 
 
 @checks.formula
-def ced_prefill_flops(shape: CedShape, tokens: Tokens, scored: Count = 1) -> CedPrefill:
-    """FLOPs of a CED prefill from an empty state, by stage (`CedPrefill`).
+def ced_prefill_flops(shape: CedShape, tokens: Tokens, scored: Count = 1) -> _CedPrefill:
+    """FLOPs of a CED prefill from an empty state, by stage (`_CedPrefill`).
 
     Equation:
         encoder over all P tokens; projection of the shared keys and values; decoder over the last min(P, window); one
@@ -195,4 +195,4 @@ def ced_prefill_flops(shape: CedShape, tokens: Tokens, scored: Count = 1) -> Ced
     checks.whole(tokens, "tokens", least=1)
     checks.whole(scored, "scored", "positions", least=1)
     shared = 2 * shape.body.kv_width * (shape.hidden + shape.far.index_width) * tokens
-    return CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocab * scored)
+    return _CedPrefill(_encoder(shape, tokens), shared, _decoder(shape, tokens), 2 * shape.hidden * shape.vocab * scored)

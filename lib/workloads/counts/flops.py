@@ -186,7 +186,7 @@ def decode_step(model: Model, past: Tokens, batch: Count = 1) -> Flops:
 
 
 @dataclass(frozen=True)
-class TrainingFlops:
+class _TrainingFlops:
     """FLOPs (count) of training on some tokens: forward, backward, and what is computed again in between."""
 
     forward: Flops
@@ -202,7 +202,7 @@ class TrainingFlops:
 @formula
 def training(
     model: Model, new: Tokens, batch: Count = 1, head: str | Count = "all", causal: bool = True, recompute: str = "nothing"
-) -> TrainingFlops:
+) -> _TrainingFlops:
     """FLOPs of a forward and a backward pass with every weight trained.
 
     Equation:
@@ -233,7 +233,7 @@ def training(
     """
     new, batch = whole(new, "new", "tokens", least=1), positive(batch, "batch", "sequences")
     once = forward(model, new, 0, batch, head, causal)
-    return TrainingFlops(once, 2 * once, _recomputed(model, once, new * batch, recompute))
+    return _TrainingFlops(once, 2 * once, _recomputed(model, once, new * batch, recompute))
 
 
 def _recomputed(m, once, tokens, recompute):

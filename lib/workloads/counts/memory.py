@@ -232,7 +232,7 @@ def state_bytes(model: RecurrentModel, batch: Count = 1) -> Bytes:
 
 
 @dataclass(frozen=True)
-class DecodeTraffic:
+class _DecodeTraffic:
     """Bytes that one decode step moves between memory and chip."""
 
     weights: int
@@ -249,7 +249,7 @@ class DecodeTraffic:
 @formula
 def decode_traffic(
     model: Model, past: Tokens, batch: Count = 1, bytes_per_parameter: Bytes = 2, bytes_per_value: Bytes = 2
-) -> DecodeTraffic:
+) -> _DecodeTraffic:
     """Bytes that one decode step reads and writes.
 
     Equation:
@@ -275,7 +275,7 @@ def decode_traffic(
     """
     weights, entry = weights_read_per_step(model, bytes_per_parameter, batch), kv_bytes_per_token(model, bytes_per_value)
     past, batch = nonnegative(past, "past", "tokens"), positive(batch, "batch", "sequences")
-    return DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * past * entry, batch * entry)
+    return _DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * past * entry, batch * entry)
 
 
 @formula

@@ -42,7 +42,7 @@ class Matrix:
         return self.inputs * self.outputs * self.used
 
 
-class PartCounts(NamedTuple):
+class _PartCounts(NamedTuple):
     """What one mixer or feed-forward part of a layer counts, beside its hidden width.
 
     Attributes:
@@ -67,7 +67,7 @@ class PartCounts(NamedTuple):
 def _attention(m, hidden):
     query, key, value = m.heads * m.head_dim, m.kv_heads * m.head_dim, m.kv_heads * m.value_dim
     shapes = (("query", hidden, query), ("key", hidden, key), ("value", hidden, value))
-    return PartCounts(
+    return _PartCounts(
         _matrices("attention", *shapes, ("attention output", m.heads * m.value_dim, hidden)),
         norms=hidden + 2 * m.head_dim * int(m.qk_norm),
         biases=(query + key + value) * int(m.qkv_bias),
@@ -83,7 +83,7 @@ def _latent_attention(m, hidden):
     if m.query_rank:
         query = (("query down", hidden, m.query_rank), ("query up", m.query_rank, width))
     latent = ("latent down", hidden, m.latent + m.rope_dim), ("latent up", m.latent, m.heads * (m.head_dim + m.value_dim))
-    return PartCounts(
+    return _PartCounts(
         _matrices("attention", *query, *latent, ("attention output", m.heads * m.value_dim, hidden)),
         norms=hidden + m.query_rank + m.latent,
         pair=(width, m.heads * m.value_dim),
@@ -93,14 +93,14 @@ def _latent_attention(m, hidden):
 
 
 def _gated(ffn, hidden):
-    return PartCounts(_gated_matrices("ffn", hidden, ffn.ffn), norms=hidden)
+    return _PartCounts(_gated_matrices("ffn", hidden, ffn.ffn), norms=hidden)
 
 
 def _experts(ffn, hidden):
     router = _matrices("router", ("router", hidden, ffn.experts))
     routed = _gated_matrices("experts", hidden, ffn.expert_ffn, ffn.experts, ffn.active_experts)
     shared = _gated_matrices("shared experts", hidden, ffn.expert_ffn, ffn.shared_experts, ffn.shared_experts)
-    return PartCounts(router + routed + shared * (ffn.shared_experts != 0), norms=hidden)
+    return _PartCounts(router + routed + shared * (ffn.shared_experts != 0), norms=hidden)
 
 
 def _matrices(part, *shapes, copies=1, used=1):
@@ -122,7 +122,7 @@ def _counted(part, hidden):
 
 
 @lru_cache(maxsize=256)
-def stack_counts(model: Model) -> tuple[tuple[Count, PartCounts, PartCounts], ...]:
+def stack_counts(model: Model) -> tuple[tuple[Count, _PartCounts, _PartCounts], ...]:
     """What the layers of a model count, from the embedding up: how many, their mixer, their feed-forward part.
 
     Args:

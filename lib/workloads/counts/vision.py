@@ -134,7 +134,7 @@ def feature_bytes(encoder: VisionEncoder, tokens: Tokens, sets: Count | None = N
 
 
 @dataclass(frozen=True)
-class EncoderFlops:
+class _EncoderFlops:
     """FLOPs (count) of encoding an image, by block."""
 
     patch_projection: int
@@ -156,7 +156,7 @@ class EncoderFlops:
 
 
 @formula
-def encoder_flops(encoder: VisionEncoder, patches: Count) -> EncoderFlops:
+def encoder_flops(encoder: VisionEncoder, patches: Count) -> _EncoderFlops:
     """FLOPs of the encoder's matrix products for one image, by block.
 
     Equation:
@@ -181,4 +181,4 @@ def encoder_flops(encoder: VisionEncoder, patches: Count) -> EncoderFlops:
     merged = e.merge**2 * e.hidden
     rows, square = 2 * n * e.layers, 2 * n**2 * e.layers * e.hidden
     mergers = e.feature_sets * 2 * quotient(n, e.merge**2) * (merged**2 + merged * e.output)
-    return EncoderFlops(2 * n * e.input_width * e.hidden, rows * 4 * e.hidden**2, rows * 2 * e.hidden * e.mlp, square, square, mergers)
+    return _EncoderFlops(2 * n * e.input_width * e.hidden, rows * 4 * e.hidden**2, rows * 2 * e.hidden * e.mlp, square, square, mergers)

@@ -10,7 +10,7 @@ from .tables import base_value, table
 
 
 @dataclass(frozen=True)
-class Measurement:
+class _Measurement:
     """One published value: what was measured, how much (in the library's own units, and as printed), and where."""
 
     item: str
@@ -24,10 +24,10 @@ class Measurement:
 
 
 def _measurement(value, unit, **row):
-    return Measurement(value=base_value({"value": value, "unit": unit}), printed=f"{value} {unit}", **row)
+    return _Measurement(value=base_value({"value": value, "unit": unit}), printed=f"{value} {unit}", **row)
 
 
-def measurements(item: str) -> dict[str, Measurement]:
+def measurements(item: str) -> dict[str, _Measurement]:
     """All measurements of one item, by quantity.
 
     Args:

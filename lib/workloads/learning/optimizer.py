@@ -11,7 +11,7 @@ from ..units import Bytes, Count
 
 
 # Update
-class UpdateTraffic(NamedTuple):
+class _UpdateTraffic(NamedTuple):
     """Bytes that an optimizer update reads and writes (B)."""
 
     read: float
@@ -24,8 +24,8 @@ class UpdateTraffic(NamedTuple):
 
 
 @checks.formula
-def update_traffic(parameters: Count, recipe: str | TrainingBytes = "fp32 gradients") -> UpdateTraffic:
-    """Bytes that one Adam update moves, as `UpdateTraffic`.
+def update_traffic(parameters: Count, recipe: str | TrainingBytes = "fp32 gradients") -> _UpdateTraffic:
+    """Bytes that one Adam update moves, as `_UpdateTraffic`.
 
     Equation:
         read gradients, master weights and both moments; write master weights, moments and the weights of the next
@@ -43,9 +43,9 @@ def update_traffic(parameters: Count, recipe: str | TrainingBytes = "fp32 gradie
 
     Example:
         >>> update_traffic(1), update_traffic(1, "bf16 gradients").total
-        (UpdateTraffic(read=16, written=14), 28)
+        (_UpdateTraffic(read=16, written=14), 28)
     """
     parameters, each = checks.positive(parameters, "parameters"), training_memory.training_state_bytes(1, recipe)
     changed = each.first_moment + each.second_moment + (each.master_weights or each.weights)
     copied = each.weights if each.master_weights else 0
-    return UpdateTraffic(parameters * (each.gradients + changed), parameters * (changed + copied))
+    return _UpdateTraffic(parameters * (each.gradients + changed), parameters * (changed + copied))

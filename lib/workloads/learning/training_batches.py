@@ -92,7 +92,7 @@ def pack(lengths: Sequence[Tokens], capacity: Tokens) -> list[list[Number]]:
     return sequences
 
 
-class Batch(NamedTuple):
+class _Batch(NamedTuple):
     """When the input of one batch is prepared and when it is computed (`taskgraph.Interval`s, s)."""
 
     prepare: taskgraph.Interval
@@ -100,8 +100,8 @@ class Batch(NamedTuple):
 
 
 @checks.formula
-def input_timeline(prepare_seconds: Sequence[Seconds], compute_seconds: Sequence[Seconds], buffers: Count = 2) -> tuple[Batch, ...]:
-    """Preparing the input of one batch while another is computed, a tuple of `Batch`es.
+def input_timeline(prepare_seconds: Sequence[Seconds], compute_seconds: Sequence[Seconds], buffers: Count = 2) -> tuple[_Batch, ...]:
+    """Preparing the input of one batch while another is computed, a tuple of `_Batch`es.
 
     Equation:
         batch i is prepared once batch i - 1 is, and once batch i - buffers has been computed and left its buffer; it is
@@ -132,4 +132,4 @@ def input_timeline(prepare_seconds: Sequence[Seconds], compute_seconds: Sequence
             for kind, seconds, after in (("prepare", prepare[i], filled), ("compute", compute[i], emptied))
         ]
     windows = taskgraph.earliest(stages)
-    return tuple(Batch(windows["prepare", i], windows["compute", i]) for i in range(len(prepare)))
+    return tuple(_Batch(windows["prepare", i], windows["compute", i]) for i in range(len(prepare)))

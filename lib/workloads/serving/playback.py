@@ -49,7 +49,7 @@ def _each(value, count, name, check=nonnegative):
     return [check(v, name, "ms") for v in values]
 
 
-class Delivery(NamedTuple):
+class _Delivery(NamedTuple):
     """When a chunk has been captured, processed, sent and has arrived (ms)."""
 
     captured: float
@@ -67,7 +67,7 @@ def _in_turn(ready, spent):
 
 
 @formula
-def deliveries(chunks: Count, chunk: Milliseconds, process: Milliseconds, send: Milliseconds, network: Milliseconds) -> list[Delivery]:
+def deliveries(chunks: Count, chunk: Milliseconds, process: Milliseconds, send: Milliseconds, network: Milliseconds) -> list[_Delivery]:
     """Way of each chunk from microphone to player, a list of Delivery.
 
     Equation:
@@ -86,17 +86,17 @@ def deliveries(chunks: Count, chunk: Milliseconds, process: Milliseconds, send: 
 
     Example:
         >>> deliveries(2, 20, process=12, send=1, network=5)[1]
-        Delivery(captured=40, processed=52, sent=53, arrived=58)
+        _Delivery(captured=40, processed=52, sent=53, arrived=58)
     """
     chunks, chunk = whole(chunks, "chunks", least=1, most=MANY), positive(chunk, "chunk", "ms")
     captured = [(i + 1) * chunk for i in range(chunks)]
     processed = _in_turn(captured, _each(process, chunks, "process"))
     sent = _in_turn(processed, _each(send, chunks, "send"))
     ways = zip(captured, processed, sent, _each(network, chunks, "network"))
-    return [Delivery(start, made, gone, gone + delay) for start, made, gone, delay in ways]
+    return [_Delivery(start, made, gone, gone + delay) for start, made, gone, delay in ways]
 
 
-class Play(NamedTuple):
+class _Play(NamedTuple):
     """A chunk at the player (ms): when it is due, when it starts and ends, how long playback stood still for it."""
 
     due: float
@@ -113,7 +113,7 @@ def _offsets(arrivals, chunk):
 
 
 @formula
-def playback(arrivals: Sequence[Milliseconds], chunk: Milliseconds, buffer: Milliseconds) -> list[Play]:
+def playback(arrivals: Sequence[Milliseconds], chunk: Milliseconds, buffer: Milliseconds) -> list[_Play]:
     """Playback of chunks in order, a list of Play.
 
     Equation:
@@ -138,7 +138,7 @@ def playback(arrivals: Sequence[Milliseconds], chunk: Milliseconds, buffer: Mill
     plays, end = [], first
     for arrival, duration, sound in zip(arrivals, durations, before):
         start = max(finite(arrival, "arrivals", "ms"), end)
-        plays.append(Play(first + sound, start, start + duration, start - end))
+        plays.append(_Play(first + sound, start, start + duration, start - end))
         end = start + duration
     return plays
 
@@ -182,7 +182,7 @@ def arrived_audio(arrivals: Sequence[Milliseconds], chunk: Milliseconds, time: M
 
 
 @formula
-def heard(plays: Sequence[Play], end: Milliseconds, start: Milliseconds | None = None) -> Milliseconds:
+def heard(plays: Sequence[_Play], end: Milliseconds, start: Milliseconds | None = None) -> Milliseconds:
     """Sound that is heard between two times (ms), stalls left out: P(t) from the first sound on, or what still comes out
     after an interruption.
 

@@ -41,12 +41,21 @@ def public():
     found = {}
     for module in library.modules():
         for node in library.tree(module).body:
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (node.name[0] != "_" or node.name in given_back(module)):
                 found[f"{module}.{node.name}"] = node
                 for part in node.body if isinstance(node, ast.ClassDef) else ():
                     if isinstance(part, ast.FunctionDef) and not part.name.startswith("_") and ast.get_docstring(part):
                         found[f"{module}.{node.name}.{part.name}"] = part
     return found
+
+
+@cache
+def given_back(module):
+    """Classes that only a module's functions make, with an underscore in front: they have an entry as what is given back."""
+    tree = library.tree(module)
+    types = {ast.unparse(f.returns) for n in tree.body for f in ast.walk(n) if isinstance(f, ast.FunctionDef) and f.returns}
+    made = {n.name for n in tree.body if isinstance(n, ast.ClassDef) and re.match("_[A-Z]", n.name) and ast.get_docstring(n)}
+    return sorted(name for name in made if any(re.search(rf"\b{name}\b", text) for text in types))
 
 
 @cache
@@ -151,7 +160,8 @@ def summary(module):
 
 def module_page(module):
     """Text of a module's page (MyST)."""
-    options = [":members:", ":member-order: bysource", ":ignore-module-all:"]
+    made = [f":private-members: {', '.join(given_back(module))}"] if given_back(module) else []
+    options = [":members:", *made, ":member-order: bysource", ":ignore-module-all:"]
     return "\n".join([f"# {page_of(module)}", "", "```{eval-rst}", f".. automodule:: {module}", *(f"   {o}" for o in options), "```", ""])
 
 

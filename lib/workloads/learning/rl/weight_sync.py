@@ -10,7 +10,7 @@ from ...units import Bytes, BytesPerSecond, Count, Seconds
 
 
 # ----------------------------------------------------------------------------------------- new weights for the replicas
-class Sync(NamedTuple):
+class _Sync(NamedTuple):
     """Transfer of new weights: seconds until the last replica has them, bytes that leave the learner, bytes received by
     all replicas.
     """
@@ -23,7 +23,7 @@ class Sync(NamedTuple):
 @checks.formula
 def weight_sync(
     weight_bytes: Bytes, replicas: Count, bandwidth: BytesPerSecond, scheme: str = "independent", pieces: Count = 1, latency: Seconds = 0
-) -> Sync:
+) -> _Sync:
     """New weights for every replica, all links alike.
 
     Equation:
@@ -43,7 +43,7 @@ def weight_sync(
         latency: in s.
 
     Returns:
-        `Sync`.
+        `_Sync`.
 
     Assumptions:
         A node sends one message and receives one at a time, both at full rate; no switch is a bottleneck. Nothing is
@@ -59,7 +59,7 @@ def weight_sync(
         >>> [weight_sync(16e9, 4, 50e9, scheme).seconds for scheme in ("independent", "tree")]
         [1.28, 0.96]
         >>> weight_sync(16e9, 4, 50e9, "ring", pieces=100)
-        Sync(seconds=0.3296, learner_bytes=16000000000.0, received_bytes=64000000000.0)
+        _Sync(seconds=0.3296, learner_bytes=16000000000.0, received_bytes=64000000000.0)
     """
     replicas, pieces = (int(checks.whole(n, name, least=1)) for n, name in ((replicas, "replicas"), (pieces, "pieces")))
     checks.one_of(scheme, "scheme", ("independent", "tree", "ring"))
@@ -69,4 +69,4 @@ def weight_sync(
     steps = {"independent": replicas, "tree": replicas.bit_length(), "ring": replicas + pieces - 1}[scheme]
     copies = 1 if scheme == "ring" else steps
     seconds = steps * (message + checks.nonnegative(latency, "latency", "s"))
-    return Sync(seconds, copies * weight_bytes, replicas * weight_bytes)
+    return _Sync(seconds, copies * weight_bytes, replicas * weight_bytes)
