@@ -554,7 +554,7 @@ def in_pyodide():
     if not (node.exists() and site.live()):
         pytest.skip("Pyodide or node is not installed: run `make book` where npm is in reach")
     done = subprocess.run(
-        [node, ROOT / "tests/pyodide_parity.mjs", site.PYODIDE, site.LIBRARY.parent],
+        [node, ROOT / "tests/pyodide_parity.mjs", site.PYODIDE, ROOT / "lib"],
         text=True,
         capture_output=True,
         timeout=300,

@@ -22,7 +22,7 @@ ASKED = {  # what is typed: the page that has it, and whether it must come first
     "F-4": ("exercises/f-04/f-04", True),  # an exercise, by its number
     "zeppelin": ("", False),  # nowhere
     "success_ratio_needed": ("book/workloads/3-2-2", False),  # a function, where a page uses it
-    "crossover_length": ("book/reference/api/rlstep", True),  # a function, where it is explained
+    "crossover_length": ("book/reference/api/learning.rl.phases", True),  # a function, where it is explained
 }
 
 

@@ -216,7 +216,7 @@ class Calculator:
             for i, value in zip(self.inputs, self.read(given).values())
         ]
         call = "\n".join([f"result = calculators.{self.function.__name__}(", *lines, ")"])
-        return f'from workloads import calculators\n\n{call}\nprint(result["text"])\n'
+        return f'from workloads_book import calculators\n\n{call}\nprint(result["text"])\n'
 
     def answer(self, given):
         """What a page shows for these inputs: {"html", "text", "values", "code", "taken"}, or {"error", "field"} where

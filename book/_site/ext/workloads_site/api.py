@@ -257,6 +257,13 @@ def list_uses(app, what, name, obj, options, lines):
         lines += ["", f".. autolink-examples:: {name}", "   :collapse:", ""]
 
 
+def plain_summaries(app, pagename, templatename, context, doctree):
+    """The head of a folded list is a button of its own: no link inside it."""
+    if pagename.startswith(FOLDER):
+        inside = lambda m: re.sub(r"</?a\b[^>]*>", "", m[0])
+        context["body"] = re.sub(r"<summary>.*?</summary>", inside, context.get("body", ""), flags=re.DOTALL)
+
+
 def link_code(app, doctree, docname):
     """Inline code that names a function or class of the library with its module becomes a link to its entry."""
     objects = app.env.domains["py"].objects
@@ -292,6 +299,7 @@ def setup(app):
     app.connect("autodoc-skip-member", skipped)
     app.connect("env-updated", used_elsewhere, priority=900)
     app.connect("doctree-resolved", link_code)
+    app.connect("html-page-context", plain_summaries)
 
 
 @cache
