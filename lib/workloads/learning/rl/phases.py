@@ -6,11 +6,12 @@ decode step takes the longer of its memory time and its compute time.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ...checks import formula, positive
-from ...numeric import Number, bisect, ceil, is_array, library, maximum, total, where
+from ...numeric import Number, bisect, ceil, is_array, maximum, total, where
 from ...times import roofline
 from ...units import Bytes, FlopCount, FlopsPerByte, Seconds, Share, Tokens
 from .capacity import overflow_length, sequences_per_copy
@@ -244,7 +245,7 @@ def _joined(parts):
     first = parts[0]
     if isinstance(first, (Breakdown, Phase)):
         return replace(first, **{f.name: _joined([getattr(part, f.name) for part in parts]) for f in fields(first)})
-    return library("numpy", "fit").concatenate(parts) if is_array(first) else first
+    return sys.modules["numpy"].concatenate(parts) if is_array(first) else first
 
 
 @formula
