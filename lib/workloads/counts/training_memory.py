@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from .. import checks
 from ..checks import formula, keep, nonnegative, one_of, positive
-from ..numeric import Number, maximum
+from ..numeric import Number, maximum, total
 from ..units import Bytes, Count
 from .backpropagation import Operation, kept_elements
 from .transformer_graph import weights
@@ -205,7 +205,7 @@ def training_state_bytes(
     held = 0
     if isinstance(trained, Sequence) and all(isinstance(op, Operation) for op in trained):
         of_graph = weights(trained).values()
-        held = sum(w.parameters * (outer if _outside_matrices(w.name) else width) for w in of_graph if not w.trained)
+        held = total(w.parameters * (outer if _outside_matrices(w.name) else width) for w in of_graph if not w.trained)
         trained = sum(w.parameters for w in of_graph if w.trained)
     parameters = positive(trained, "trained parameters")
     each = recipe if isinstance(recipe, TrainingBytes) else RECIPES[one_of(recipe, "recipe", tuple(RECIPES))]
