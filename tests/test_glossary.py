@@ -173,6 +173,7 @@ def tab(browser, served, request):
 
 
 WIDEST = """link => {        // a link may be broken across lines: the middle of its widest part
+    link.scrollIntoView({block: "center", behavior: "instant"});
     const parts = [...link.getClientRects()].sort((a, b) => b.width - a.width), r = parts[0];
     return [r.x + r.width / 2, r.y + r.height / 2];
 }"""

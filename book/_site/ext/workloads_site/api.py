@@ -278,7 +278,7 @@ def link_code(app, doctree, docname):
 
 
 def setup(app):
-    for extension in ("sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_codeautolink"):
+    for extension in ("sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_codeautolink"):
         app.setup_extension(extension)
     codeautolink.link_html = in_code_alone(link_html)
     config = app.config
