@@ -162,7 +162,8 @@ def module_page(module):
     """Text of a module's page (MyST)."""
     made = [f":private-members: {', '.join(given_back(module))}"] if given_back(module) else []
     options = [":members:", *made, ":member-order: bysource", ":ignore-module-all:"]
-    return "\n".join([f"# {markdown(page_of(module))}", "", "```{eval-rst}", f".. automodule:: {module}", *(f"   {o}" for o in options), "```", ""])
+    lines = [f"   {option}" for option in options]
+    return "\n".join([f"# {markdown(page_of(module))}", "", "```{eval-rst}", f".. automodule:: {module}", *lines, "```", ""])
 
 
 def shown():
