@@ -8,6 +8,7 @@ import inspect
 
 import mutants
 import pytest
+from test_fuzz import IDS, function
 from workloads import (
     arrivals,
     attempts,
@@ -15,11 +16,13 @@ from workloads import (
     ced,
     decision,
     diffusion,
+    domain,
     fluid,
     hardware,
     memory,
     metrics,
     models,
+    replay,
     requests,
     rlcycle,
     rlstep,
@@ -111,7 +114,9 @@ REAL = {        # {class: (what may be 0, what must be above 0, shares in (0, 1]
     hardware.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    replay.Measured: (["request_p95", "ttft_p95", "wait_p95", "makespan"], [], [], {"preemptions": 0, "outstanding": (0,)}),
     rlcycle.Role: (["seconds"], [], [], {"name": "made"}),
+    rlstep.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     steptime.StepTime: (["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"], ["peak", "bandwidth"], ["mfu", "mbu"],
@@ -156,3 +161,12 @@ def test_the_smallest_models_with_experts_and_with_a_latent():
         with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got 0"):
             models.Model("made", **fewest | {name: 0})
     assert models.Model("made", **fewest | {"ffn": 0, "dense_layers": 0}).ffn == 0
+
+
+CACHED = {"models.matrices", "prefix.recorded_rounds", "streaming.voice_record"}    # of names and shapes, which hold plain numbers
+
+
+@pytest.mark.parametrize("name", sorted(set(IDS) - CACHED))
+def test_every_public_function_is_a_formula(name):
+    """So that each keeps plain numbers inside and a result beyond the floats out; what that means is in test_kinds_of_number."""
+    assert function(name).__code__ is domain.formula(len).__code__

@@ -300,3 +300,8 @@ def test_all_experts_may_be_active_and_all_layers_dense():
 def test_a_publisher_may_name_no_number_of_parameters():
     assert Model("made", 1, 1, 1, 1, 1, 1, 1).published_parameters is None
     assert RecurrentModel("made", 1, 1, 1, 1, 1, 2, 0, 2).published_parameters is None
+
+
+def test_a_card_and_a_model_can_be_keys():
+    named = {accelerator(name): name for name in accelerators()} | {model(name): name for name in models()}
+    assert len(named) == len(accelerators()) + len(models()) and named[accelerator("H200")] == "H200"

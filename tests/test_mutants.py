@@ -33,10 +33,11 @@ def test_both_goals_are_asked_and_time_that_was_over_is_no_success():
 
 def test_the_report_says_what_survived_and_whether_a_goal_is_missed(capsys, monkeypatch):
     monkeypatch.setattr(mutants, "known", lambda: {("a", "x = 1", "x = 2"): "no one looks"})
+    monkeypatch.setattr(mutants, "outdated", lambda reasons: [("a", "z = 1")])
     faults = [("a", 1, "operator", 0)] * 3 + [("b", 1, "operator", 0)]
     assert mutants.report(faults, [None, ("x = 1", "x = 2"), False, ("y = 1", "y = 2")], {"a": 3, "b": 1}, seed=7, minutes=2)
     said = capsys.readouterr().out
-    assert "no one looks" in said and said.count("NOT EXPLAINED") == 1
+    assert "a line that a no longer has: z = 1" in said and "no one looks" in said and said.count("NOT EXPLAINED") == 1
     assert "a               1 of    1 found, 100.0%" in said and "b               0 of    1 found,   0.0%" in said
     assert "1 of 3 faults found, 1 that change nothing a test could see left out: 75.0%" in said
     assert "GOAL MISSED: b: 0 of 1" in said and "GOAL MISSED: a: the time was over before 1" in said
@@ -47,7 +48,10 @@ def test_every_module_of_formulas_is_tried_and_has_tests_of_its_own():
     assert [m for m in mutants.MODULES if not (ROOT / f"tests/test_{mutants.OWN.get(m, m)}.py").is_file()] == []
 
 
-def test_every_excused_fault_stands_in_the_library_with_another_line_and_a_reason():
-    for (module, before, after), reason in mutants.known().items():
-        assert before in {line.strip() for line in (ROOT / f"lib/workloads/{module}.py").read_text(encoding="utf-8").splitlines()}
-        assert before != after and len(reason) > 10
+def test_every_excused_fault_changes_something_and_has_a_reason():
+    assert [fault for fault, reason in mutants.known().items() if fault[1] == fault[2] or len(reason) < 10] == []
+
+
+def test_a_reason_for_a_line_that_is_gone_is_told():
+    lines = {"queues": "return mg1_wait(arrival_rate, service, 0)", "flops": "nobody = 1"}
+    assert mutants.outdated({(module, line, "x"): "no one looks" for module, line in lines.items()}) == [("flops", "nobody = 1")]
