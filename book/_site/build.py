@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE, LIBRARY, BUILT = ROOT / "book/_site", ROOT / "lib", ROOT / "_build"
+MADE = ROOT / "book/reference/api"                 # by the build itself, from the library
 OUTPUTS, PAGES = (".jupyter_cache", "jupyter_execute"), (".doctrees", "html")
 PASSED = ("__pycache__", "node_modules", ".ipynb_checkpoints", "build")     # folders that hold no sources
 
@@ -68,7 +69,7 @@ def state():
     """Digest of name, size and time of all that the site is made of."""
     single = *ROOT.glob("_*.yml"), ROOT / "constraints.txt", *SITE.glob("node_modules/.ok")
     sources = files(ROOT / "book", ROOT / "exercises", LIBRARY, *single)
-    looked = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in sources]
+    looked = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in sources if MADE not in p.parents]
     return hashlib.sha256(repr((looked, os.environ.get("PYODIDE"), sys.version_info[:3])).encode()).hexdigest()
 
 

@@ -28,6 +28,11 @@ def launch_where_published(app, config):
         config.html_theme_options.pop("launch_buttons", None)
 
 
+def number_no_figures(app, config):
+    """No page refers to a figure by its number, and counting them opens every page of the book in every build."""
+    config.numfig = False
+
+
 def tidy_page(app, pagename, templatename, context, doctree):
     """Leave out thebe (live cells through a remote service; its inline script also raises an error), repeated inline scripts, and
     the files of sphinx-design on pages without its cards, grids and tabs."""
@@ -114,6 +119,7 @@ def setup(app):
     app.add_css_file("workloads.css", priority=900)
     app.add_js_file(None, body=PRINT_LIGHT)
     app.connect("config-inited", launch_where_published)
+    app.connect("config-inited", number_no_figures, priority=900)       # after the extension that turns it on for LaTeX
     app.connect("html-page-context", tidy_page, priority=900)
     app.connect("build-finished", lighten, priority=900)
     app.connect("build-finished", light_without_scripts)
