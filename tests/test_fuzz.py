@@ -33,6 +33,7 @@ from workloads import (
     diffusion,
     fluid,
     hardware,
+    loadrecord,
     memory,
     metrics,
     models,
@@ -573,11 +574,20 @@ EXAMPLES = [
     decision.Rates(1, 1),
     training.Weight("W", 7),
     training.Operation("y", ("x",), training.Weight("W", 7), 770, 55),
+    ced.DEEPSEEK_V41_FLASH,
+    rlstep.Prices(1, 2, 3),
+    replay.Measured(1, 2, 3, 4, 5, (1, 2)),
+    loadrecord.ModelCall(8, 2, 4, 1, 2),
+    loadrecord.ToolCall("a", 0, 1),
+    loadrecord.InteractiveRecord("a", "a", True, "m", "v", 1, (loadrecord.ModelCall(8, 2, 4),), (), 1, 2),
+    loadrecord.MediaRecord("a", 9, (1, 2), 1, 1, 1, 1, 1, 1, 1, 1, 1),
+    loadrecord.LearningRecord("a", "a", (9,), (8,), 1, 1, 1, "v", 1, 1, 1),
 ]
 
 
 def test_every_checked_shape_has_an_example():
-    modules = {p.stem for p in LIBRARY.glob("*.py") if not p.stem.startswith("calculators")} - {"__init__"} - (NOT_FORMULAS - {"hardware"})
+    modules = {p.stem for p in LIBRARY.glob("*.py") if not p.stem.startswith("calculators")} - {"__init__"} - NOT_FORMULAS
+    modules |= {"hardware", "loadrecord", "replay"}
     checked = {
         kind
         for m in modules

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
-from .domain import between, finite, formula, nonnegative, positive, whole
+from .domain import MANY, between, finite, formula, keep, nonnegative, positive, whole
 from .generic import total
 from .requests import Request, decode_steps, mean_decode_context
 
@@ -26,10 +26,21 @@ class Window:
     mix: tuple
 
     def __post_init__(self):
-        nonnegative(self.seconds, "seconds", "s")
-        nonnegative(self.rate, "rate", "requests/s")
-        weights = [whole(weight, "weight of a request type", "") for _, weight in self.mix]
-        positive(sum(weights), "sum of the weights of the mix")
+        keep(self, nonnegative, "s", "seconds")
+        keep(self, nonnegative, "requests/s", "rate")
+        keep(self, _weighed, "", "mix")
+
+
+def _weighed(mix, name, unit):
+    """The mix with whole weights, of which one at least is above 0."""
+    mix = tuple((request, whole(weight, "weight of a request type", unit)) for request, weight in mix)
+    positive(sum(weight for _, weight in mix), f"sum of the weights of the {name}")
+    return mix
+
+
+def _seed(seed):
+    """A seed: text, or a whole number. None would draw other numbers every time."""
+    return seed if isinstance(seed, str) else whole(seed, "seed")
 
 
 @formula
@@ -160,7 +171,7 @@ def renewal_times(spans, cv, seed, start=0):
     >>> [len(times) for times in renewal_times([(60, 4), (60, 0), (60, 1)], cv=0.01, seed=1)]
     [240, 0, 60]
     """
-    shape, rng = 1 / _variation(cv) ** 2, random.Random(seed)
+    shape, rng = 1 / _variation(cv) ** 2, random.Random(_seed(seed))
     gap = lambda: rng.gammavariate(shape, 1 / shape)
     ahead = gap() if cv == 1 else rng.random() * rng.gammavariate(shape + 1, 1 / shape)      # exponential gaps remember nothing
     begin, drawn = float(finite(start, "start", "s")), []
@@ -261,7 +272,7 @@ def sampled(window, times, seed, client=""):
     """
     requests, weights = zip(*window.mix)
     times = [finite(t, "arrival time", "s") for t in times]
-    return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{seed}").choices(requests, weights, k=len(times)))]
+    return [Arrival(t, r, client) for t, r in zip(times, random.Random(f"types/{_seed(seed)}").choices(requests, weights, k=len(times)))]
 
 
 @formula
@@ -277,7 +288,7 @@ def random_arrivals(windows, cv, seed, client=""):
     """
     windows = list(windows)
     streams = renewal_times([(w.seconds, w.rate) for w in windows], cv, seed)
-    return [a for k, (w, times) in enumerate(zip(windows, streams)) for a in sampled(w, times, f"{seed}/{k}", client)]
+    return [a for k, (w, times) in enumerate(zip(windows, streams)) for a in sampled(w, times, f"{_seed(seed)}/{k}", client)]
 
 
 @dataclass(frozen=True)
@@ -292,9 +303,9 @@ class Client:
     cv: float = 1.0
 
     def __post_init__(self):
-        for rate in self.rates:
-            Window(0, rate, self.mix)
-        _variation(self.cv)
+        keep(self, _weighed, "", "mix")
+        keep(self, lambda rates, name, unit: tuple(nonnegative(rate, "rate", unit) for rate in rates), "requests/s", "rates")
+        keep(self, lambda cv, name, unit: _variation(cv), "", "cv")
 
 
 @formula
@@ -316,7 +327,7 @@ def client_arrivals(clients, seconds, seed):
     arrivals = []
     for client in clients:
         windows = [Window(seconds, rate, client.mix) for rate in client.rates]
-        arrivals += random_arrivals(windows, client.cv, f"{seed}/{client.name}", client.name)
+        arrivals += random_arrivals(windows, client.cv, f"{_seed(seed)}/{client.name}", client.name)
     return sorted(arrivals, key=lambda a: a.time)
 
 
@@ -353,6 +364,7 @@ def gap_cv(times):
     >>> gap_cv([0, 1, 2, 3]), round(gap_cv([0, 0, 0, 3]), 3)
     (0.0, 1.414)
     """
+    times = [finite(t, "arrival time", "s") for t in times]
     gaps = [finite(b - a, "gap", "s") for a, b in pairwise(times)]
     if len(gaps) < 2 or sum(gaps) <= 0:
         raise ValueError(f"times must hold at least 3 arrivals at different times, got {len(times)}")
@@ -369,7 +381,8 @@ def counts(times, seconds, bins):
     >>> counts([0, 0.25, 1.5], seconds=2, bins=2)
     [2, 1]
     """
-    held = [0] * whole(bins, "bins", "", 1)
+    bins = whole(bins, "bins", least=1, most=MANY)
+    held = [0] * bins
     positive(seconds, "seconds", "s")
     for t in times:
         if 0 <= finite(t, "arrival time", "s") < seconds:

@@ -3,6 +3,7 @@
 A cost may be dollars, tokens, seconds or GPU-seconds: whatever unit goes in comes out, per success.
 """
 from dataclasses import dataclass
+from itertools import count, islice
 
 from . import domain
 from .generic import total
@@ -138,10 +139,16 @@ def all_fail(success, attempts, correlation=0):
     """
     miss = 1 - domain.fraction(success, "success", zero=True)
     rho = domain.fraction(correlation, "correlation", zero=True)
-    chance = miss if domain.whole(attempts, "attempts") else miss ** 0
-    for j in range(1, int(attempts)):
+    return next(islice(_all_fail_chances(miss, rho), domain.whole(attempts, "attempts", most=domain.MANY), None))
+
+
+def _all_fail_chances(miss, rho):
+    """The chances that the first 0, 1, 2, ... attempts all fail."""
+    chance = miss
+    yield miss ** 0
+    for j in count(1):
+        yield chance
         chance = chance * (miss * (1 - rho) + j * rho) / ((1 - rho) + j * rho)
-    return chance
 
 
 @domain.formula
@@ -170,8 +177,8 @@ def attempts_used(success, limit, correlation=0):
 
     Source: sum of tail probabilities.
     """
-    domain.whole(limit, "limit", "attempts", least=1)
-    return total(all_fail(success, j, correlation) for j in range(int(limit)))
+    limit, miss = domain.whole(limit, "limit", "attempts", least=1, most=domain.MANY), 1 - domain.fraction(success, "success", zero=True)
+    return total(islice(_all_fail_chances(miss, domain.fraction(correlation, "correlation", zero=True)), limit))
 
 
 @domain.formula
@@ -207,7 +214,7 @@ def parallel_cost_per_success(cost, success, width, correlation=0):
     Source: see `all_fail`.
     """
     domain.fraction(success, "success")
-    domain.whole(width, "width", "attempts", least=1)
+    width = domain.whole(width, "width", "attempts", least=1)
     return domain.nonnegative(cost, "cost") * width / solved_within(success, width, correlation)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from math import fsum, isclose
 
 from .attempts import cost_per_success
-from .domain import formula, fraction, keep, nonnegative, one_of, positive, whole
+from .domain import MANY, finite, formula, fraction, keep, nonnegative, one_of, positive, whole
 from .flops import rule_2n, rule_6n
 from .scaling import tokens_for_loss
 from .tables import table
@@ -214,7 +214,7 @@ def break_even_range(extra_upfront, saving):
     (50.0, None)
     """
     for name, (low, high) in (("extra_upfront", extra_upfront), ("saving", saving)):
-        if not low <= high:
+        if not finite(low, name) <= finite(high, name):
             raise ValueError(f"{name} must be (low, high), got {(low, high)!r}")
     return break_even_tasks(extra_upfront[0], saving[1]), break_even_tasks(extra_upfront[1], saving[0]) if saving[0] > 0 else None
 
@@ -261,7 +261,7 @@ def discounted_tasks(tasks_per_year, years, decline):
     175.0
     """
     fraction(decline, "decline", zero=True)
-    years = range(whole(years, "years", least=1))
+    years = range(whole(years, "years", least=1, most=MANY))
     return positive(tasks_per_year, "tasks_per_year", "tasks") * fsum((1 - decline) ** year for year in years)
 
 

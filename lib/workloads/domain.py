@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from .generic import Number, is_array, is_symbolic
 
+MANY = 10**6                # most rounds of a loop: one that counts further would not end
 Function = TypeVar("Function", bound=Callable)
 
 
@@ -55,16 +56,15 @@ def plain(value):
 def _widened(value):
     """A NumPy scalar, or an array without axes, as a Python number; numbers in an array as float64."""
     if value.ndim == 0:
-        inside = value[()]
-        if value.dtype.kind == "f":
-            short = value.dtype.itemsize < 8 and math.isfinite(inside) and inside % 1
-            return float(str(inside)) if short else float(inside)
-        return value.item() if value.dtype.kind in "iubcU" and not hasattr(value, "mask") else value
+        if value.dtype.kind == "f" and not hasattr(value, "mask"):
+            short = value.dtype.itemsize < 8 and math.isfinite(value) and value % 1
+            return float(str(value[()])) if short else float(value)
+        return value.item() if value.dtype.kind in "iubU" and not hasattr(value, "mask") else value
     if value.dtype.kind not in "iuf":
         return value
     wide = value.astype(float, copy=False)
     if value.dtype.kind == "f" and value.dtype.itemsize < 8:
-        parts = wide % 1 != 0
+        parts = sys.modules["numpy"].floor(wide) != wide
         wide[parts] = value[parts].astype(str).astype(float)
     return wide
 
@@ -149,8 +149,8 @@ def fraction(value, name, unit="", zero=False):
     return _require(value, name, unit, "above 0 and at most 1", lambda v: (v > 0) & (v <= 1))
 
 
-def whole(value, name, unit="", least=0):
-    """The value, if it is a whole number not below ``least``: an int, also where it came as a float; an array of whole values.
+def whole(value, name, unit="", least=0, most=None):
+    """The value, if it is a whole number from ``least`` to ``most``: an int, also where it came as a float; an array of whole values.
 
     >>> whole(16.0, "heads")
     16
@@ -159,7 +159,9 @@ def whole(value, name, unit="", least=0):
     ...
     ValueError: heads must be a whole number of at least 0, got 2.5
     """
-    return _counted(_require(value, name, unit, f"a whole number of at least {least}", lambda v: (v >= least) & (v % 1 == 0)))
+    rule = f"a whole number of at least {least}" if most is None else f"a whole number between {least} and {most:,}"
+    high = math.inf if most is None else most
+    return _counted(_require(value, name, unit, rule, lambda v: (v >= least) & (v <= high) & (v % 1 == 0)))
 
 
 def multiple(value, of, name, unit=""):
@@ -247,7 +249,9 @@ def keep(shape, check, unit, *names, of="", unknown=False, **limits):
     Prompt(tokens=8)
     """
     for name in names:
-        value = getattr(shape, name)
+        value = plain(getattr(shape, name))
+        if is_array(value):
+            _refuse(name + of, unit, value, "a single number")
         if not (unknown and value is None):
             object.__setattr__(shape, name, check(value, name + of, unit, **limits))
 
@@ -276,14 +280,20 @@ def formula(function: Function) -> Function:
         except (OverflowError, ZeroDivisionError) as error:
             raise ValueError(f"result of {function.__name__} must stay within the floats, got {error}") from error
         except (TypeError, ValueError) as error:
-            arrays = [name for name, value in given if is_array(value)]
-            if not arrays or " must " in str(error):
+            arrays = [name for name, value in given if _holds_array(value)]
+            if "math domain error" in str(error):       # the logarithm of what is too small for a float
+                raise ValueError(f"result of {function.__name__} must stay within the floats, got {error}") from error
+            if not arrays or (" must " in str(error) and ", got " in str(error)):
                 raise
             raise ValueError(f"{', '.join(arrays)} of {function.__name__} must be single numbers, got an array ({error})") from error
         if not _within_floats(result):
             raise ValueError(f"result of {function.__name__} must stay within the floats, got {_first_beyond(result)}")
         return result
     return checked
+
+
+def _holds_array(value):
+    return is_array(value) or (isinstance(value, (list, tuple)) and any(map(_holds_array, value)))
 
 
 def _within_floats(value):

@@ -146,6 +146,12 @@ def path_until_empty(pieces, service_rate, start=0):
     return [*path, (end + drained, 0)] if rest else path
 
 
+def _corners(path):
+    """The corners (s, work) of a path, one or more."""
+    return [(finite(time, "time of a corner", "s"), nonnegative(backlog, "backlog at a corner", "work"))
+            for time, backlog in some(path, "path", "corner")]
+
+
 @formula
 def backlog_at(path, time):
     """Backlog at an instant of the path (work), by linear interpolation.
@@ -156,7 +162,7 @@ def backlog_at(path, time):
     >>> backlog_at([(0, 0), (60, 0), (120, 120), (160, 0)], 130)
     90.0
     """
-    finite(time, "time", "s")
+    path, time = _corners(path), finite(time, "time", "s")
     for (left, low), (right, high) in pairwise(path):
         if left <= time <= right:
             return low if right == left else low + (high - low) * (time - left) / (right - left)
@@ -170,7 +176,7 @@ def peak(path):
     >>> peak([(0, 0), (60, 0), (120, 120), (160, 0)])
     (120, 120)
     """
-    return max(some(path, "path", "corner"), key=lambda corner: corner[1])
+    return max(_corners(path), key=lambda corner: corner[1])
 
 
 @formula
@@ -182,7 +188,7 @@ def backlog_area(path):
     >>> backlog_area([(0, 0), (60, 0), (120, 120), (160, 0)])
     6000.0
     """
-    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(path))
+    return total((right - left) * (low + high) / 2 for (left, low), (right, high) in pairwise(_corners(path)))
 
 
 @formula
@@ -245,5 +251,7 @@ def decode_pieces(windows, service_rate):
     >>> decode_pieces([Window(60, 4, ((Request(8192, 256), 1),))], service_rate=1500)
     [Piece(seconds=60, arrival_rate=1020.0, service_rate=1500)]
     """
-    rates = [service_rate] * len(windows) if not isinstance(service_rate, (list, tuple)) else service_rate
-    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates, strict=True)]
+    rates = list(service_rate) if isinstance(service_rate, (list, tuple)) or is_array(service_rate) else [service_rate] * len(windows)
+    if len(rates) != len(windows):
+        raise ValueError(f"service_rate (steps/s) must be one for all windows, or one for each of {len(windows)}, got {len(rates)}")
+    return [Piece(w.seconds, step_rate(w), rate) for w, rate in zip(windows, rates)]

@@ -7,7 +7,7 @@ quantity is None (JSON null), never 0. Times are seconds on one clock; sizes are
 import json
 from dataclasses import asdict, dataclass, fields
 
-from .domain import formula, keep, nonnegative, plain, positive, some, whole
+from .domain import flag, formula, keep, nonnegative, plain, positive, some, whole
 from .prefix import recorded_rounds
 from .requests import Request, total_decode_steps
 
@@ -15,11 +15,6 @@ from .requests import Request, total_decode_steps
 def _text(value, name):
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} must be a text that is not empty, got {value!r}")
-
-
-def _truth(value, name):
-    if not (value is None or isinstance(value, bool)):
-        raise ValueError(f"{name} must be true, false or unknown (None), got {value!r}")
 
 
 def _flat(record, name, kind=None):
@@ -92,7 +87,7 @@ class InteractiveRecord:
     def __post_init__(self):
         for name in ("task", "check", "model", "version"):
             _text(getattr(self, name), name)
-        _truth(self.passed, "passed")
+        keep(self, flag, "", "passed", unknown=True)
         keep(self, nonnegative, "s", "arrival")
         keep(self, whole, "", "branches", least=1)
         keep(self, nonnegative, "s", "reuse_seconds", unknown=True)

@@ -1,5 +1,6 @@
 """Bytes: what weights, KV cache, state and training hold, and what a decode step moves."""
 from dataclasses import dataclass
+from fractions import Fraction
 
 from .domain import flag, formula, fraction, keep, nonnegative, one_of, positive, whole
 from .generic import ceil, floor, maximum
@@ -31,7 +32,8 @@ def idle_experts(share, tokens):
     >>> round(idle_experts(8 / 128, 64), 4)
     0.0161
     """
-    return (1 - fraction(share, "share")) ** nonnegative(tokens, "tokens")
+    rest = 1 - fraction(share, "share")
+    return (float(rest) if isinstance(rest, Fraction) else rest) ** nonnegative(tokens, "tokens")       # exact, it would hardly end
 
 
 @formula

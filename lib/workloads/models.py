@@ -48,6 +48,7 @@ class Model:
     published_parameters: int | None = None
 
     def __post_init__(self):
+        keep(self, whole, "", "experts", "dense_layers")
         if self.value_dim is None:
             object.__setattr__(self, "value_dim", self.head_dim)
         needed = ["layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "value_dim"]

@@ -101,7 +101,7 @@ def growing_task(first_input, appended, output, rounds):
     Request(new=501, output=100, past=899)
     """
     domain.whole(first_input, "first_input", "tokens", least=1), domain.whole(appended, "appended", "tokens")
-    domain.whole(output, "output", "tokens", least=1), domain.whole(rounds, "rounds", least=1)
+    output, rounds = domain.whole(output, "output", "tokens", least=1), domain.whole(rounds, "rounds", least=1, most=domain.MANY)
     later = [first_input + i * (output + appended) for i in range(1, rounds)]
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]
 

@@ -6,7 +6,7 @@ import heapq
 import math
 from itertools import pairwise
 
-from .domain import finite, formula, nonnegative, positive, whole
+from .domain import MANY, finite, formula, nonnegative, positive, whole
 
 
 @formula
@@ -88,13 +88,13 @@ def fifo_waits(arrivals, services, servers=1):
     >>> fifo_waits([0, 1, 2], [3, 3, 3]), fifo_waits([0, 1, 2], [3, 3, 3], servers=2)
     ([0, 2, 4], [0, 0, 1])
     """
-    whole(servers, "servers", "", 1)
-    arrivals, services = [finite(t, "arrival", "s") for t in arrivals], list(services)
+    servers = whole(servers, "servers", least=1, most=MANY)
+    arrivals, services = [finite(t, "arrival", "s") for t in arrivals], [nonnegative(t, "service", "s") for t in services]
     if len(arrivals) != len(services) or any(b < a for a, b in pairwise(arrivals)):
         raise ValueError(f"arrivals (s) must be in order and as many as services, got {len(arrivals)} and {len(services)}")
     free, waits = [-math.inf] * servers, []
     for arrival, service in zip(arrivals, services):
         start = max(arrival, free[0])
-        heapq.heapreplace(free, start + nonnegative(service, "service", "s"))
+        heapq.heapreplace(free, start + service)
         waits.append(start - arrival)
     return waits

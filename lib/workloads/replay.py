@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 from .arrivals import Window, interleaved
-from .domain import one_of
+from .domain import keep, nonnegative, one_of, whole
 from .requests import Request
 from .tables import table
 
@@ -82,6 +82,11 @@ class Measured:
     makespan: float
     preemptions: int
     outstanding: tuple
+
+    def __post_init__(self):
+        keep(self, nonnegative, "s", "request_p95", "ttft_p95", "wait_p95", "makespan")
+        keep(self, whole, "", "preemptions")
+        object.__setattr__(self, "outstanding", tuple(whole(n, "outstanding", "requests") for n in self.outstanding))
 
 
 def measured_replay(name):

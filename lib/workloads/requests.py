@@ -5,7 +5,7 @@ prefill; the token returned last is never fed back, so its KV is never written.
 """
 from dataclasses import dataclass
 
-from .domain import flag, formula, keep, positive, some, whole
+from .domain import MANY, flag, formula, keep, positive, some, whole
 from .generic import total
 
 
@@ -97,7 +97,7 @@ def call_chain(request):
     [Call(stage='decode', rows=1, context=8192), Call(stage='decode', rows=1, context=8193)]
     """
     prefill = Call("prefill", request.new, request.past)
-    return [prefill] + [Call("decode", 1, context_at(request, j)) for j in range(decode_steps(request))]
+    return [prefill] + [Call("decode", 1, context_at(request, j)) for j in range(whole(decode_steps(request), "decode steps", most=MANY))]
 
 
 @formula

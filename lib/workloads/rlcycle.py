@@ -6,6 +6,7 @@ end of a round and read by a later one.
 """
 import math
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 from . import attempts, domain, roofline, taskgraph
@@ -105,7 +106,7 @@ def unrolled(roles, rounds, staleness=0):
     >>> taskgraph.span(unrolled(loop, 10)), taskgraph.span(unrolled(loop, 10, staleness=1))
     (80, 53)
     """
-    rounds, staleness = domain.whole(rounds, "rounds", least=1), domain.whole(staleness, "staleness", "updates")
+    rounds, staleness = domain.whole(rounds, "rounds", least=1, most=10**5), domain.whole(staleness, "staleness", "updates")
     graph, writer = round_graph(roles), _writers(roles)[CARRIED]
     readers = {role.name for role in roles if CARRIED in role.reads}
 
@@ -183,6 +184,7 @@ def lags(roles, rounds, staleness=0):
     >>> lags((Role("rollout", 5, (CARRIED,), ("responses",)), Role("learner", 3, ("responses",), (CARRIED,))), 5, staleness=3)
     (0, 1, 1, 1, 1)
     """
+    rounds = domain.whole(rounds, "rounds", least=1)
     windows, writer = taskgraph.earliest(unrolled(roles, rounds, staleness)), _writers(roles)[CARRIED]
     starts = [min(windows[f"{role.name} {k}"].start for role in roles if CARRIED in role.reads) for k in range(rounds)]
     arrived = lambda moment, k: sum(windows[f"{writer} {j}"].end <= moment for j in range(k))
@@ -246,14 +248,15 @@ def enough_chance(kept, fraction, generated):
     >>> round(enough_chance(16, 0.5, 32), 4)
     0.57
     """
-    kept, generated = int(domain.whole(kept, "kept", "samples", least=1)), int(domain.whole(generated, "generated", "samples"))
-    if domain.fraction(fraction, "fraction") == 1 or generated < kept:
+    kept = domain.whole(kept, "kept", "samples", least=1, most=10**8)           # beyond it logarithms of factorials lose too many digits
+    generated, fraction = domain.whole(generated, "generated", "samples", most=10**8), float(domain.fraction(fraction, "fraction"))
+    if fraction == 1 or generated < kept:
         return float(generated >= kept)
     ways = lambda j: math.lgamma(generated + 1) - math.lgamma(j + 1) - math.lgamma(generated - j + 1)
     odds = lambda j: math.exp(ways(j) + j * math.log(fraction) + (generated - j) * math.log1p(-fraction))
-    if generated * fraction > kept:                                         # sum the smaller tail
-        return 1 - total(map(odds, range(kept)))
-    return total(map(odds, range(kept, generated + 1)))
+    tail = range(kept - 1, -1, -1) if generated * fraction > kept else range(kept, generated + 1)      # the smaller one, away from the mean
+    chance = total(takewhile(bool, map(odds, tail)))
+    return 1 - chance if generated * fraction > kept else chance
 
 
 @domain.formula
@@ -268,7 +271,7 @@ def generated_for(kept, fraction, confidence):
     """
     if domain.fraction(confidence, "confidence") > 1 - 1e-9:
         raise ValueError(f"confidence must be at most 1 - 1e-9, got {confidence!r}")
-    low, high = int(domain.whole(kept, "kept", "samples", least=1)) - 1, math.ceil(expected_generated(kept, fraction))
+    low, high = domain.whole(kept, "kept", "samples", least=1) - 1, math.ceil(expected_generated(kept, fraction))
     while enough_chance(kept, fraction, high) < confidence:
         low, high = high, 2 * high
     while high - low > 1:

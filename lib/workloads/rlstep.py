@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import NormalDist
 
 from . import budgets, flops, memory, models, roofline
-from .domain import finite, flag, formula, fraction, nonnegative, one_of, positive, some, whole
+from .domain import MANY, finite, flag, formula, fraction, nonnegative, one_of, positive, some, whole
 from .generic import Number, ceil, floor, is_array, is_symbolic, maximum, minimum, total, where
 
 _POSITIVE = {"prompts": "", "group": "", "parameters": "", "total_parameters": "", "weight_bytes": "B", "gpus": "", "rollout_gpus": "",
@@ -22,7 +22,7 @@ _NONNEGATIVE = {"prompt_tokens": "tokens", "kv_bytes": "B/token", "state_bytes":
                 "teachers": "", "optimizer_bytes": "B/parameter", "held_state_bytes": "B/parameter", "other_seconds": "s"}
 _FRACTION = ("mbu", "mfu", "decode_mfu", "expert_share", "trainable_share")
 _FLAGS = ("shared_prompts", "lora", "recompute", "reference", "policy_logprobs", "overlap")
-_CHOICES = {"stragglers": (True, False), "context": ("average", "full"), "decode_bound": ("roofline", "memory"),
+_CHOICES = {"context": ("average", "full"), "decode_bound": ("roofline", "memory"),
             "capacity": ("waves", "ignored"), "first_token": ("decode", "prefill"), "prefill_head": ("all", "last"),
             "pass_head": ("all", "labels")}
 _OPTIONAL = ("total_parameters", "rollout_gpus", "decode_pair_flops", "kept_samples")
@@ -127,6 +127,7 @@ class RLStep:
             object.__setattr__(self, name, fraction(getattr(self, name), name))
         for name in _FLAGS:
             object.__setattr__(self, name, _flag(getattr(self, name), name))
+        object.__setattr__(self, "stragglers", flag(self.stragglers, "stragglers"))
         for name, allowed in _CHOICES.items():
             one_of(getattr(self, name), name, allowed)
         if self.rollout_gpus is None and (is_array(self.overlap) or self.overlap is True):
@@ -220,6 +221,8 @@ def _flag(value, name):
 def _lengths(completion):
     if not isinstance(completion, tuple):
         return positive(completion, "completion", "tokens")
+    if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in completion):
+        raise ValueError(f"completion must hold pairs (share, tokens), got {completion!r}")
     pairs = tuple((nonnegative(share, "share of completion"), positive(tokens, "completion", "tokens"))
                   for share, tokens in some(completion, "completion", "(share, tokens) pair"))
     nonnegative(1e-9 - abs(total(share for share, _ in pairs) - 1), "1e-9 - |sum of shares - 1| of completion")
@@ -258,6 +261,9 @@ def for_model(model, card, precision="bf16", bytes_per_parameter=2, bytes_per_va
     >>> s.parameters, s.weight_bytes, s.pair_flops
     (7568097280, 16381470720, 589824)
     """
+    bytes_per_parameter, bytes_per_value = (positive(width, name, "B") for width, name in (
+        (bytes_per_parameter, "bytes_per_parameter"), (bytes_per_value, "bytes_per_value")))
+    expert_parallel = flag(expert_parallel, "expert_parallel")
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
     if isinstance(model, models.RecurrentModel):
         size = whole(model.published_parameters, "published_parameters", least=1)
@@ -293,7 +299,7 @@ def lognormal_lengths(mean, variation, limit, count=64):
     (8, 795.0)
     """
     positive(positive(limit, "limit", "tokens") - positive(mean, "mean", "tokens"), "limit - mean", "tokens")
-    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1)
+    s, count = math.sqrt(math.log1p(positive(variation, "variation") ** 2)), whole(count, "count", least=1, most=MANY)
     quantiles = [NormalDist().inv_cdf((i + 0.5) / count) for i in range(count)]
     cut = lambda mu: [min(limit, math.exp(mu + s * z)) for z in quantiles]
     mu = _bisect(lambda mu: math.fsum(cut(mu)) / count - mean, math.log(mean) - s * s - 5 * s, math.log(limit) + 5 * s)
@@ -322,7 +328,8 @@ def sum_of_larger(start, stop, a, b):
     >>> sum_of_larger(1, 4, (0, 2), (5, 0)) == max(2, 5) + max(4, 5) + max(6, 5) + max(8, 5)
     True
     """
-    finite(start, "start"), finite(stop, "stop")
+    start, stop = finite(start, "start"), finite(stop, "stop")
+    a, b = (tuple(finite(part, f"line {name}") for part in line) for name, line in (("a", a), ("b", b)))
     level, slope = a[0] - b[0], a[1] - b[1]
     crossing = -level / where(slope == 0, 1, slope)                   # may be infinite: cut to the range first
     turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)
@@ -459,10 +466,11 @@ def smallest_copy(step_of, gpus):
     >>> smallest_copy(lambda g: for_model(big, card, gpus_per_copy=g), 8)
     4
     """
-    gpus = int(whole(gpus, "gpus", least=1))
+    gpus = whole(gpus, "gpus", least=1, most=MANY)
     return next((g for g in range(1, gpus + 1) if gpus % g == 0 and sequences_that_fit(step_of(g)) >= 1), None)
 
 
+@formula
 def waves(step):
     """Equal batches, one after the other, into which memory splits the rollout (count).
 
@@ -729,6 +737,11 @@ class Prices:
     sampled: Number
     trained: Number
     forward: Number
+
+    def __post_init__(self):
+        for name in ("sampled", "trained", "forward"):
+            if (price := getattr(self, name)) is not None or name != "forward":
+                object.__setattr__(self, name, nonnegative(price, name, "$/Mtoken"))
 
 
 @formula

@@ -169,6 +169,7 @@ class TrainingRun:
         keep(self, positive, "", "parameters")
         keep(self, positive, "tokens", "tokens")
         keep(self, positive, "nats/token", "loss")
+        keep(self, positive, "", "parameters_from_shapes", "tokens_declared", unknown=True)
 
 
 @formula

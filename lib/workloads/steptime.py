@@ -94,6 +94,7 @@ def step_time(model, card, mfu=1, mbu=1, form="sum", precision="bf16", bytes_per
     """
     if model.experts or model.latent:
         raise ValueError(f"model must be dense, with ordinary attention, got {model.name}")
+    bytes_per_value = positive(bytes_per_value, "bytes_per_value", "B")
     token, head_bytes = forward(model, 1), bytes_per_value * model.hidden * model.vocab
     return StepTime(token.projections + token.ffn, token.head, attention_flops_per_pair(model),
                     weights_read_per_step(model, bytes_per_value) - head_bytes, head_bytes, kv_bytes_per_token(model, bytes_per_value),

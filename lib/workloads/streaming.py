@@ -9,8 +9,8 @@ from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from .domain import finite, formula, fraction, nonnegative, one_of, positive, whole
-from .generic import ceil, maximum, total
+from .domain import MANY, finite, formula, fraction, nonnegative, one_of, positive, some, whole
+from .generic import ceil, is_array, maximum, total
 from .tables import table
 
 
@@ -32,7 +32,7 @@ def chunk_bytes(sample_rate, chunk, channels=1, bytes_per_sample=2):
 
 def _each(value, count, name, check=nonnegative):
     """The value for each of ``count`` chunks: one for all, or a sequence of them."""
-    values = list(value) if hasattr(value, "__iter__") else [value] * count
+    values = list(value) if isinstance(value, (list, tuple)) or is_array(value) else [value] * count
     if len(values) != count:
         raise ValueError(f"{name} (ms) must be one number or one for each of {count} chunks, got {len(values)}")
     return [check(v, name, "ms") for v in values]
@@ -67,7 +67,7 @@ def deliveries(chunks, chunk, process, send, network):
     >>> deliveries(2, 20, process=12, send=1, network=5)[1]
     Delivery(captured=40, processed=52, sent=53, arrived=58)
     """
-    whole(chunks, "chunks", least=1), positive(chunk, "chunk", "ms")
+    chunks, chunk = whole(chunks, "chunks", least=1, most=MANY), positive(chunk, "chunk", "ms")
     captured = [(i + 1) * chunk for i in range(chunks)]
     processed = _in_turn(captured, _each(process, chunks, "process"))
     sent = _in_turn(processed, _each(send, chunks, "send"))
@@ -151,7 +151,8 @@ def played_audio(plays, time):
     >>> played_audio(playback([38, 58, 123, 98], 20, buffer=40), 120)
     40
     """
-    return heard(plays, plays[0].start, max(finite(time, "time", "ms"), plays[0].start))
+    start = finite(some(plays, "plays", "chunk")[0].start, "start of a chunk", "ms")
+    return heard(plays, start, max(finite(time, "time", "ms"), start))
 
 
 @formula
@@ -165,6 +166,9 @@ def heard(plays, start, end):
     15
     """
     nonnegative(finite(end, "end", "ms") - finite(start, "start", "ms"), "end - start", "ms")
+    for play in some(plays, "plays", "chunk"):
+        for name, time in play._asdict().items():
+            finite(time, f"{name} of a chunk", "ms")
     return total(max(0, min(end, play.end) - max(start, play.start)) for play in plays)
 
 

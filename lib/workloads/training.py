@@ -231,7 +231,10 @@ def elements_held(kept, event):
     >>> elements_held([Kept("x", "output", 0, 2, 35), Kept("y", "output", 1, 1, 55)], 1)
     90
     """
-    domain.whole(event, "event")
+    event = domain.whole(event, "event")
+    for k in kept:
+        domain.whole(k.start, f"start of {k.name!r}"), domain.whole(k.end, f"end of {k.name!r}")
+        domain.nonnegative(k.elements, f"elements of {k.name!r}")
     return sum(k.elements for k in kept if k.start <= event <= k.end)
 
 
@@ -572,8 +575,8 @@ def pack(lengths, capacity):
     [[700, 300], [600, 400]]
     """
     sequences, capacity = [], domain.whole(capacity, "capacity", "tokens", least=1)
-    for length in sorted(domain.some(lengths, "lengths"), reverse=True):
-        domain.nonnegative(capacity - domain.whole(length, "length", "tokens", least=1), "capacity - length", "tokens")
+    for length in sorted((domain.whole(n, "length", "tokens", least=1) for n in domain.some(lengths, "lengths")), reverse=True):
+        domain.nonnegative(capacity - length, "capacity - length", "tokens")
         room = next((s for s in sequences if sum(s) + length <= capacity), None)
         room.append(length) if room is not None else sequences.append([length])
     return sequences

@@ -5,6 +5,8 @@ becomes text. GB is 10**9 bytes, GiB is 2**30 bytes; FLOP is a count, FLOP/s a r
 """
 import math
 
+from .domain import formula
+
 GB, TB = 10**9, 10**12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 GIGA, TERA = 10**9, 10**12
@@ -17,6 +19,7 @@ _SMALL = ((1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
+@formula
 def number(value, digits=4):
     """Text of a number: significant digits, thousands separators, a power of ten beyond 10**13 or below 10**-6.
 
@@ -40,6 +43,7 @@ def number(value, digits=4):
     return f"{float(f'{mantissa}e{exponent}'):,.{max(0, digits - 1 - int(exponent))}f}".replace("-", "−")
 
 
+@formula
 def quantity(value, unit, digits=4):
     """Text of a value with its unit, in the prefix that suits its size.
 
@@ -64,6 +68,7 @@ def quantity(value, unit, digits=4):
     return f"{number(value, digits)} {unit}".strip()
 
 
+@formula
 def binary(value, digits=4):
     """Text of a number of bytes in KiB, MiB, GiB or TiB.
 

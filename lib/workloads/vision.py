@@ -192,6 +192,8 @@ def break_even_bandwidth(earlier, later, flops_per_second):
     >>> break_even_bandwidth(HandOff("image", 0, 3e12), HandOff("features", 6_000_000, 1e12), 4e14)
     1200000000.0
     """
+    for hand_off in (earlier, later):
+        nonnegative(hand_off.bytes, "bytes of a hand-off", "B"), nonnegative(hand_off.work_left, "work left of a hand-off", "FLOP")
     extra = positive(later.bytes - earlier.bytes, "bytes of the later hand-off less those of the earlier", "B")
     saved = positive(earlier.work_left - later.work_left, "work of the earlier hand-off less that of the later", "FLOP")
     return extra / saved * positive(flops_per_second, "flops_per_second", "FLOP/s")
