@@ -270,6 +270,9 @@ def some_values(name, arguments):
 
 def findings(name, arguments):
     values, found = some_values(name, arguments), []
+    together = Compare(name, lambda new: call(name, {a: new if is_number(v) else v for a, v in values.items()}))
+    together.extremes("all numbers")
+    found += together.found
     free, kinds = {a.name for a in arguments if (a.kind, a.options) in FREE}, {a.name: a.kind for a in arguments}
     for argument, value in values.items():
         default = inspect.signature(function(name)).parameters[argument.lstrip("*")].default
@@ -400,7 +403,7 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
         (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),
-        (lambda: arrivals.poisson_times(4, 1, seed=None), "seed must be a number, a whole number of at least 0, got None"),
+        (lambda: arrivals.poisson_times(4, 1, seed=None), "seed must be a number, finite, got None"),
         (lambda: rlcycle.generated_for(16, 1e-12, 0.95), "generated .* must be a whole number between 0 and 100,000,000"),
         (lambda: attempts.all_fail(0.5, 10**7), "attempts must be a whole number between 0 and 1,000,000"),
     ],

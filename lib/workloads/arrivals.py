@@ -39,8 +39,11 @@ def _weighed(mix, name, unit):
 
 
 def _seed(seed):
-    """A seed: text, or a whole number. None would draw other numbers every time."""
-    return seed if isinstance(seed, str) else whole(seed, "seed")
+    """A seed: text, or a number. None would draw other numbers every time."""
+    if isinstance(seed, str):
+        return seed
+    seed = finite(seed, "seed")
+    return int(seed) if seed % 1 == 0 else float(seed)
 
 
 @formula

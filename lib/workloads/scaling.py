@@ -7,7 +7,7 @@ import csv
 import math
 from dataclasses import dataclass
 
-from .domain import finite, formula, keep, one_of, positive, some
+from .domain import between, finite, formula, keep, one_of, positive, some
 from .flops import rule_6n
 from .tables import table
 
@@ -146,12 +146,12 @@ def power_law(coefficient, exponent, flops):
     """A quantity that grows as a power of the training budget, in the unit of the coefficient.
 
     Equation: coefficient x C^exponent.
-    Parameters: coefficient; exponent; flops, the training budget C (FLOP).
+    Parameters: coefficient; exponent, between -100 and 100; flops, the training budget C (FLOP).
 
     >>> power_law(2, 0.5, 9)
     6.0
     """
-    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** finite(exponent, "exponent")
+    return positive(coefficient, "coefficient") * positive(flops, "flops", "FLOP") ** between(exponent, -100, 100, "exponent")
 
 
 @dataclass(frozen=True)
