@@ -1,6 +1,6 @@
 # make book    set up everything and build the site into _build/html
 # make test    run every test (set-up and build included)
-# make check   rules, types and formulas: lint, the tests of the library, its doctests; two minutes of processor time
+# make check   rules, types and formulas: lint, the tests of the library, its doctests; two minutes on two cores
 # make doubt   oracle, mutants, reproducible and bench, one after the other; hours
 # make page P=book/workloads/3-1-1.ipynb   one page alone, in seconds, below _build/page (RUN=yes runs and stores the notebook first)
 # make lint    rules and types of all code, no more than seconds
@@ -47,7 +47,7 @@ page: $(VENV)/.ok
 # formulas and rules: the tests that open neither the site nor a browser and start no other program
 check: lint
 	$(BIN)/pytest -q -n 2 --dist loadfile --doctest-modules lib/workloads $$(grep -LwE 'SITE|subprocess|browser|nbval' tests/test_*.py)
-	@$(BIN)/python $(SITE)/clock.py $$PPID "make check" --cpu 120
+	@$(BIN)/python $(SITE)/clock.py $$PPID "make check" --cpu 240
 
 test: lint book $(GRADING)/.ok
 	$(BIN)/pytest -q -rfEs -n 2 --dist loadfile --doctest-modules --nbval --nbval-current-env lib/workloads tests book exercises

@@ -143,6 +143,6 @@ def test_the_clock_warns_over_a_limit_only():
 
 
 def test_every_pinned_tool_reads_notebooks_without_parsers_at_its_start():
-    """One of jsonschema's extras sets up dozens of parsers at its import, two seconds for each tool that reads a notebook."""
+    """This package sets up dozens of parsers at its import: two seconds for each tool that reads a notebook."""
     pins = (ROOT / "constraints.txt").read_text("utf-8") + (ROOT / "book/_site/requirements-grading.txt").read_text("utf-8")
     assert "rfc3987-syntax" not in pins
