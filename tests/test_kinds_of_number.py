@@ -33,7 +33,7 @@ from workloads import (
     queues,
     requests,
     rlcycle,
-    roofline,  # fmt: skip
+    roofline,
     serving,
     steptime,
     training,
@@ -91,15 +91,40 @@ def arrays(value):
 def no_numbers(value):
     array = np.array([value, value], float)
     yield from {
-        "bool": True, "NumPy bool": np.True_, "text": str(value), "NumPy text": np.str_("1"), "bytes": b"1", "complex": complex(value),
-        "NumPy complex": np.complex64(1), "list": [value], "tuple": (value,), "set": {value}, "dict": {1: value}, "object": object(),
-        "NaN": math.nan, "inf": math.inf, "-inf": -math.inf, "half NaN": np.float16("nan"), "single inf": np.float32("inf"),
-        "Decimal NaN": Decimal("nan"), "Decimal inf": Decimal("inf"), "signalling NaN": Decimal("snan"), "time": np.timedelta64(1, "s"),
-        "date": np.datetime64("2024-01-01"), "0-d bool": np.array(True), "0-d text": np.array("1"), "0-d object": np.array(object()),
-        "masked": np.ma.masked, "array of bools": np.array([True, True]), "array of objects": array.astype(object),
-        "array of texts": np.array(["1", "1"]), "complex array": array.astype(complex), "array of dates": np.array(["2024-01-01"], "M8[D]"),
-        "array with NaN": np.array([value, math.nan]), "half array with inf": np.array([1, math.inf], np.float16),
-    }.items()  # fmt: skip
+        "bool": True,
+        "NumPy bool": np.True_,
+        "text": str(value),
+        "NumPy text": np.str_("1"),
+        "bytes": b"1",
+        "complex": complex(value),
+        "NumPy complex": np.complex64(1),
+        "list": [value],
+        "tuple": (value,),
+        "set": {value},
+        "dict": {1: value},
+        "object": object(),
+        "NaN": math.nan,
+        "inf": math.inf,
+        "-inf": -math.inf,
+        "half NaN": np.float16("nan"),
+        "single inf": np.float32("inf"),
+        "Decimal NaN": Decimal("nan"),
+        "Decimal inf": Decimal("inf"),
+        "signalling NaN": Decimal("snan"),
+        "time": np.timedelta64(1, "s"),
+        "date": np.datetime64("2024-01-01"),
+        "0-d bool": np.array(True),
+        "0-d text": np.array("1"),
+        "0-d object": np.array(object()),
+        "masked": np.ma.masked,
+        "array of bools": np.array([True, True]),
+        "array of objects": array.astype(object),
+        "array of texts": np.array(["1", "1"]),
+        "complex array": array.astype(complex),
+        "array of dates": np.array(["2024-01-01"], "M8[D]"),
+        "array with NaN": np.array([value, math.nan]),
+        "half array with inf": np.array([1, math.inf], np.float16),
+    }.items()
 
 
 EXTREMES = [5e-324, 1e-200, 1e-30, 1e30, 1e200, 1.7e308, 10**30, 10**400, Fraction(1, 10**400)]
@@ -247,9 +272,15 @@ def sequences(value):
 NOT_IN_TURN = {"serving.calibrate"}  # a second a call
 FREE = {("list", "seed")}  # tokens, of which only equality counts
 ONE_EACH = ("list", "tuple")
-ALSO_LISTS = {"streaming.deliveries process": ONE_EACH, "streaming.deliveries send": ONE_EACH, "streaming.deliveries network": ONE_EACH,
-              "streaming.playback chunk": ONE_EACH, "streaming.smallest_buffer chunk": ONE_EACH, "streaming.arrived_audio chunk": ONE_EACH,
-              "fluid.decode_pieces service_rate": ONE_EACH}  # fmt: skip
+ALSO_LISTS = {
+    "streaming.deliveries process": ONE_EACH,
+    "streaming.deliveries send": ONE_EACH,
+    "streaming.deliveries network": ONE_EACH,
+    "streaming.playback chunk": ONE_EACH,
+    "streaming.smallest_buffer chunk": ONE_EACH,
+    "streaming.arrived_audio chunk": ONE_EACH,
+    "fluid.decode_pieces service_rate": ONE_EACH,
+}
 SPARED = {"seed": ("text", "NumPy text", "0-d text")}
 
 
@@ -399,7 +430,7 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: roofline.speedup(0.489, math.inf), "factor must be finite and above 0, got inf"),
         (lambda: roofline.speedup(np.array([True, False]), 2), "share must be an array of numbers"),
         (lambda: fluid.peak([]), "path must hold at least one corner, got none"),
-        (lambda: metrics.nearest_rank({0.5, 1.5}, 0.5), "values must be a list or tuple: a set keeps no order"),
+        (lambda: metrics.nearest_rank({0.5, 1.5}, 0.5), "values of nearest_rank must be lists or tuples, got a set"),
         (lambda: metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
         (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),

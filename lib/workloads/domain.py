@@ -14,7 +14,6 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +22,7 @@ from typing import TypeVar
 from .generic import Number, is_array, is_symbolic
 
 MANY = 10**6                # most rounds of a loop: one that counts further would not end
+PLAIN = frozenset({int, float, str, bool, Fraction, type(None)})
 Function = TypeVar("Function", bound=Callable)
 
 
@@ -39,7 +39,7 @@ def plain(value):
     (Fraction(1, 2), [1, 2])
     """
     kind = type(value)
-    if kind in (int, float, str, bool, Fraction) or value is None:
+    if kind in PLAIN:
         return value
     if isinstance(value, (list, tuple)):
         inside = [plain(v) for v in value]
@@ -96,8 +96,10 @@ def _require_all(values, name, unit, rule, holds):
     if values.dtype.kind != "f":
         _refuse(name, unit, values, f"an array of numbers, each {rule}")
     numpy = sys.modules["numpy"]
-    if not (numpy.all(numpy.isfinite(values)) and numpy.all(holds(values))):
-        bad = values[~(numpy.isfinite(values) & holds(values))].tolist()[0]
+    finite = numpy.isfinite(values)
+    good = holds(values) if numpy.all(finite) else finite
+    if not numpy.all(good):
+        bad = values[~good].tolist()[0]
         _refuse(name, unit, bad, f"{_rule(bad, rule)} in every element")
     return values
 
@@ -268,28 +270,41 @@ def formula(function: Function) -> Function:
     """
     @functools.wraps(function)
     def checked(*values, **named):
-        numpy = sys.modules.get("numpy")
-        values, named = tuple(map(plain, values)), {name: plain(value) for name, value in named.items()}
-        given = [*zip(function.__code__.co_varnames, values), *named.items()]
-        for name, value in given:
-            if isinstance(value, (set, frozenset)) and not all(isinstance(v, str) for v in value):
-                _refuse(name, "", value, "a list or tuple: a set keeps no order and nothing twice")
+        values, named = [*map(plain, values)], {name: plain(value) for name, value in named.items()}
+        unusual = [value for value in (*values, *named.values()) if type(value) not in PLAIN]
         try:
-            with numpy.errstate(all="ignore") if numpy else nullcontext():
+            if any(hasattr(value, "ndim") for value in unusual):
+                with sys.modules["numpy"].errstate(all="ignore"):       # what overflows is found in the result
+                    result = function(*values, **named)
+            elif any(map(_loses_order, unusual)):
+                raise TypeError("a set keeps no order, and nothing twice")
+            else:
                 result = function(*values, **named)
-        except (OverflowError, ZeroDivisionError) as error:
-            raise ValueError(f"result of {function.__name__} must stay within the floats, got {error}") from error
-        except (TypeError, ValueError) as error:
-            arrays = [name for name, value in given if _holds_array(value)]
-            if "math domain error" in str(error):       # the logarithm of what is too small for a float
-                raise ValueError(f"result of {function.__name__} must stay within the floats, got {error}") from error
-            if not arrays or (" must " in str(error) and ", got " in str(error)):
+        except (ArithmeticError, TypeError, ValueError) as error:
+            by_name = _named(error, function, [*zip(function.__code__.co_varnames, values), *named.items()])
+            if by_name is None:
                 raise
-            raise ValueError(f"{', '.join(arrays)} of {function.__name__} must be single numbers, got an array ({error})") from error
+            raise by_name from error
         if not _within_floats(result):
             raise ValueError(f"result of {function.__name__} must stay within the floats, got {_first_beyond(result)}")
         return result
     return checked
+
+
+def _named(error, function, given):
+    """An error with the names of the arguments that it comes from; None where a check has named one, or none is known."""
+    if isinstance(error, (OverflowError, ZeroDivisionError)) or "math domain error" in str(error):      # of a logarithm: 0 in floats
+        return ValueError(f"result of {function.__name__} must stay within the floats, got {error}")
+    if " must " in str(error) and ", got " in str(error):
+        return None
+    for unfit, wanted in ((_holds_array, "single numbers, got an array"), (_loses_order, "lists or tuples, got a set")):
+        if names := [name for name, value in given if unfit(value)]:
+            return ValueError(f"{', '.join(names)} of {function.__name__} must be {wanted} ({error})")
+    return None
+
+
+def _loses_order(value):
+    return isinstance(value, (set, frozenset)) and not all(isinstance(v, str) for v in value)
 
 
 def _holds_array(value):
@@ -300,7 +315,7 @@ def _within_floats(value):
     kind = type(value)
     if kind is float:
         return -math.inf < value < math.inf
-    if kind in (int, str, bool, Fraction) or value is None:
+    if kind in PLAIN:
         return True
     if isinstance(value, (list, tuple, set, frozenset)):
         return all(map(_within_floats, value))
