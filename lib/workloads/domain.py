@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from .generic import Number, is_array, is_symbolic
 
@@ -77,15 +77,14 @@ def _require(value, name, unit, rule, holds) -> Number:
     value = plain(value)
     if is_array(value):
         return _require_all(value, name, unit, rule, holds)
+    if isinstance(value, (bool, str, Decimal)) or type(value).__module__.partition(".")[0] == "numpy":
+        _refuse(name, unit, value, f"a number, {rule}")
     try:
-        ordered = not isinstance(value, (bool, str, Decimal)) and type(value).__module__.partition(".")[0] != "numpy"
-        finite = ordered and math.isfinite(value)
+        finite = math.isfinite(value)
     except TypeError:
-        ordered = finite = False
+        _refuse(name, unit, value, f"a number, {rule}")
     except OverflowError:           # an integer beyond the floats: finite
         finite = True
-    if not ordered:
-        _refuse(name, unit, value, f"a number, {rule}")
     if not (finite and holds(value)):
         _refuse(name, unit, value, _rule(value, rule) if not finite else rule)
     return value
@@ -288,7 +287,7 @@ def formula(function: Function) -> Function:
         if not _within_floats(result):
             raise ValueError(f"result of {function.__name__} must stay within the floats, got {_first_beyond(result)}")
         return result
-    return checked
+    return cast(Function, checked)
 
 
 def _named(error, function, given):
