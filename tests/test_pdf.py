@@ -18,6 +18,8 @@ TOOLS = ROOT / "book/_site"
 
 def bare(text):
     """Letters, digits and signs without any space: a PDF knows where glyphs stand, not where words end."""
+    for joined, letters in {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl"}.items():  # some fonts write them as one sign
+        text = text.replace(joined, letters)
     return re.sub(r"\s+", "", text)
 
 
