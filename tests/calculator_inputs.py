@@ -11,6 +11,7 @@ TASKS = (
     "plan 2\nsearch 6 plan\ncompile 10 plan",
 )
 TEXTS = {
+    "lengths": ("512 1024 2048 4096 8192 16384", "1k 2k 4k", "4096", "256 32768", "100; 1,000; 10,000"),
     "stages": TASKS,
     "stage": ("compile", "plan", "test", "d"),
     "waiting": ("plan", "compile", "test lint", "b c"),
@@ -51,6 +52,10 @@ def cases(name, count=50):
 
 def possible(chosen):
     """Change combinations that are refused in most draws."""
+    if {"active_billion", "total_billion"} & chosen.keys():
+        chosen["total_billion"] = chosen["active_billion"] = chosen.get("active_billion") or "8"
+    if (prices := {"sampled_price", "trained_price", "forward_price"}) & chosen.keys():
+        chosen |= {name: chosen.get(name) or "1" for name in sorted(prices)}
     if chosen.get("overlap") == "true":
         chosen["rollout_gpus"] = "8"
     sampling = int(chosen.get("rollout_gpus") or chosen.get("gpus", "8"))

@@ -7,10 +7,28 @@ enough for all of it, so a page runs these very functions in the reader's browse
 from .forms import CALCULATORS
 from .load import backlog, server, simulator
 from .rl import cycle, rl_step
+from .steps import roofline_check, step_by_length, throughput, token_prices
 from .tasks import audio, success, task
 from .training import allocation, train
 
-__all__ = ["CALCULATORS", "allocation", "answer", "audio", "backlog", "cycle", "rl_step", "server", "simulator", "success", "task", "train"]
+__all__ = [
+    "CALCULATORS",
+    "allocation",
+    "answer",
+    "audio",
+    "backlog",
+    "cycle",
+    "rl_step",
+    "roofline_check",
+    "server",
+    "simulator",
+    "step_by_length",
+    "success",
+    "task",
+    "throughput",
+    "token_prices",
+    "train",
+]
 
 
 def answer(name, given):

@@ -1,6 +1,6 @@
 """What a calculator is: inputs as data, a function that turns their values into a result, and the result as HTML.
 
-The ten of the book are in `workloads_book.calculators`. A result is plain JSON: "text" (a sentence or two), "values" (numbers by name),
+All of them are in `workloads_book.calculators`. A result is plain JSON: "text" (a sentence or two), "values" (numbers by name),
 "verdicts" ((True, False or None for good, bad or neither; text) pairs), "tables" ({"head", "rows"} of texts; a head that ends in ">" is
 right-aligned), "figures" ({"svg", "caption"}).
 """

@@ -55,14 +55,14 @@ ASSUMPTIONS = (
 )
 
 
-def _card(accelerator):
+def named_card(accelerator):
     """Accelerator by name; the round figures are those of the library's default step."""
     if accelerator != ROUND_CARD:
         return accelerators.accelerator(accelerator)
     return accelerators.Accelerator(ROUND_CARD, ROUND["memory_bytes"], ROUND["bandwidth"], {"bf16": ROUND["peak"]})
 
 
-def _must_fit(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
+def must_hold(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
     """Refuse copies of the weights that the GPUs cannot be split into, or that hold not one sequence; say which would.
 
     Args:
@@ -113,9 +113,9 @@ def _learner_verdict(step):
         )
 
 
-def _step_of(model, accelerator, bytes_per_parameter, bytes_per_value, expert_parallel, **given):
+def named_step(model, accelerator, bytes_per_parameter, bytes_per_value, expert_parallel, **given):
     """RLStep of a model and an accelerator by name; the round figures are those of the library's default step."""
-    card = _card(accelerator)
+    card = named_card(accelerator)
     if model != ROUND_MODEL:
         return configuration.for_model(models.model(model), card, "bf16", bytes_per_parameter, bytes_per_value, expert_parallel, **given)
     cache = memory.kv_bytes_per_token(models.model("Qwen3-8B"), bytes_per_value)
@@ -199,10 +199,10 @@ def rl_step(model, completion, spread, longest, **given):
         positive(longest - completion, "longest - completion", "tokens")
         lengths = configuration.lognormal_lengths(completion, spread, longest, count=32)
     chosen = {name: value for name, value in own.items() if name != "kv_bytes" or value is not None}
-    build = lambda assumed: _column(_step_of(model, completion=lengths, **given, **assumed))
+    build = lambda assumed: _column(named_step(model, completion=lengths, **given, **assumed))
     sampling = "gpus" if given["rollout_gpus"] is None else "rollout_gpus"
-    step_of = lambda g, n: _step_of(model, completion=lengths, **{**given, **chosen, "gpus_per_copy": g, sampling: n})
-    _must_fit(step_of, given[sampling], given["gpus_per_copy"], sampling, model, given["accelerator"])
+    step_of = lambda g, n: named_step(model, completion=lengths, **{**given, **chosen, "gpus_per_copy": g, sampling: n})
+    must_hold(step_of, given[sampling], given["gpus_per_copy"], sampling, model, given["accelerator"])
     columns = {"yours": build(chosen)}
     if chosen != {i.name: i.default for i in ASSUMPTIONS if i.default is not None}:
         columns = {"corrected": possible(lambda: build({})), **columns}
@@ -219,7 +219,7 @@ def rl_step(model, completion, spread, longest, **given):
         [
             *_step_verdicts(columns),
             *_learner_verdict(step_of(given["gpus_per_copy"], given[sampling])),
-            *assumed_shares(_card(given["accelerator"]), SHARES, mfu=given["mfu"], mbu=given["mbu"]),
+            *assumed_shares(named_card(given["accelerator"]), SHARES, mfu=given["mfu"], mbu=given["mbu"]),
         ],
         [_step_table(columns)],
         [_step_bars(columns)],
@@ -322,7 +322,7 @@ def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, 
     m, card, samplers = models.model(model), accelerators.accelerator(accelerator), given.pop("rollout_gpus")
     fixed = dict(prompts=kept / group, group=group, kept_samples=kept, first_token="prefill", prefill_head="last", **given)
     step_of = lambda g, n: configuration.for_model(m, card, gpus_per_copy=g, rollout_gpus=n, **fixed)
-    _must_fit(step_of, samplers, gpus_per_copy, "rollout_gpus", model, accelerator)
+    must_hold(step_of, samplers, gpus_per_copy, "rollout_gpus", model, accelerator)
     base, replicas = step_of(gpus_per_copy, samplers), samplers // gpus_per_copy
     sync = weight_sync.weight_sync(base.policy.weight_bytes, replicas, link, scheme, pieces=256 if scheme == "ring" else 1)
     step_at = lambda share: phases.rl_step(base.having(prompts=samples.expected_generated(kept, share) / group))
