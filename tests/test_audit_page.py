@@ -8,7 +8,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from conftest import ROOT, SITE
-from docutils import nodes
 
 from workloads_book import ledger
 from workloads_book.page import CHECKS
@@ -125,22 +124,16 @@ def test_sections_are_in_the_order_of_their_numbers():
 
 
 # ---------------------------------------------------------------------------------------------------------------------- places to land
-def cell(*children):
-    return nodes.container("", *children)
+def test_a_row_has_its_place_on_a_page_once(monkeypatch):
+    from workloads_book import page as shows
 
-
-def checks(head, *names):
-    def row(text, kind=nodes.row):
-        return kind("", nodes.entry("", nodes.paragraph("", text)))
-
-    return nodes.table("", nodes.tgroup("", nodes.thead("", row(head)), nodes.tbody("", *map(row, names)), cols=1))
-
-
-def test_lines_of_checks_are_found_in_their_order():
-    single = nodes.paragraph("", "", nodes.Text(""), nodes.strong("", "Check"), nodes.Text(" Rate: printed 1."))
-    other = nodes.paragraph("", "", nodes.strong("", "Checking"), nodes.Text(" is another word."))
-    lines = list(page._lines(cell(checks("Checked", "a", "b"), other, single, checks("length", "no"), checks("As printed", "c"))))
-    assert [line.astext()[:5] for line in lines] == ["a", "b", "Check", "c"]
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw=False: shown.append(data["text/html"]))
+    monkeypatch.setattr(shows, "_placed", set())
+    row = next(r for r in ledger.rows().values() if r.status == "reproduced" and r.expected is not None)
+    shows.check_table({row.id: row.expected})
+    shows.check_table({row.id: row.expected})
+    assert [text.count(f'id="{page.place(row.id)}"') for text in shown] == [1, 0]
 
 
 @needs_site

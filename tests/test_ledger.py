@@ -86,7 +86,7 @@ def test_check_table_shows_every_row_and_records_it(shown):
     page.check_table({r.id: r.expected for r in some})
     (output,) = shown
     assert [record["id"] for record in output[page.CHECKS]] == [r.id for r in some]
-    assert output["text/markdown"].count("✓ reproduces") == 3
+    assert output["text/html"].count("✓ reproduces") == 3 and output["text/plain"].startswith("3 figures checked: all reproduce")
     assert all(record["kind"] == "check" for record in output[page.CHECKS])
 
 
@@ -99,7 +99,7 @@ def test_check_table_shows_nothing_when_one_value_is_wrong(shown):
 
 def test_a_difference_from_print_can_be_seen_in_the_computed_figure(shown):
     page.check("we3-4-added", ledger.row("we3-4-added").expected)
-    assert "printed 1229.142, computed 1,229.143 TFLOPs" in shown[0]["text/markdown"]
+    assert "<td>1229.142</td><td>1,229.143 TFLOPs</td>" in shown[0]["text/html"]
 
 
 def test_given_shows_rows_without_checking_them(shown):

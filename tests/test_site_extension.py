@@ -7,7 +7,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from conftest import ROOT
-from docutils import nodes, utils
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
 from workloads_site import cells, figures, maths
@@ -97,22 +96,6 @@ def test_solution_markers_do_not_show():
     code = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION\n\n"
     code += "### BEGIN HIDDEN TESTS\nassert f()\n### END HIDDEN TESTS"
     assert cells.MARKER.sub("", code) == "def f():\n    return 1\n\nassert f()\n"
-
-
-def folded(head):
-    """A document with one cell that folds a table of this head away."""
-    cell = nodes.container("", nodes.thead("", nodes.row("", nodes.entry("", nodes.paragraph("", head)))), nb_element="cell_code")
-    cell["hide_mode"] = "output"
-    document = utils.new_document("page")
-    document += cell
-    return document
-
-
-@pytest.mark.parametrize("head, prompt", [("As printed", "Show the figures as printed"), ("time (s)", None)])
-def test_a_folded_list_of_printed_figures_says_what_it_hides(head, prompt):
-    document = folded(head)
-    cells.name_printed(None, document)
-    assert document[0].get("prompt_show") == prompt
 
 
 def small_book(folder, page):

@@ -4,14 +4,16 @@ Every function displays Markdown (or SVG) and so reads the same in Jupyter, in a
 """
 
 import math
+from html import escape
 
 from workloads.units import binary, number, quantity
 
-from .figures import figure
+from .figures import counted, figure
 from .ledger import row, verdict
 
-__all__ = ["binary", "check", "check_table", "figure", "given", "number", "quantity", "row", "say", "table"]
+__all__ = ["binary", "check", "check_table", "figure", "given", "guess", "number", "quantity", "row", "say", "table"]
 CHECKS = "application/vnd.workloads.checks+json"
+VERDICTS = {"✓": "wl-agrees", "≠": "wl-differs", "corrected": "wl-corrected", "added": "wl-corrected", "model": "wl-measured"}
 # say nothing behind a number
 _BARE = {"ratio", "fraction", "rank", "index", "log10", "score", "exponent", "version", "fit parameter", "unit", "factor"}
 
@@ -19,7 +21,8 @@ _BARE = {"ratio", "fraction", "rank", "index", "log10", "score", "exponent", "ve
 def _display(markdown, **extra):
     from IPython.display import display
 
-    display({"text/markdown": markdown, "text/plain": markdown, **extra}, raw=True)
+    data = {"text/markdown": markdown, "text/plain": markdown, **extra}
+    display({kind: part for kind, part in data.items() if part is not None}, raw=True)
 
 
 def say(text):
@@ -32,16 +35,35 @@ def _cell(value):
     return text.replace("$", "\\$") if text.count("$") % 2 else text  # an amount of money, not half a formula
 
 
-def table(header, lines):
+def table(header, lines, caption=""):
     """Show a table: a list of column heads, and one list of cells (texts, or numbers for the formatter) a line.
 
-    A head that ends in ">" is right-aligned.
+    A head that ends in ">" is right-aligned. With a caption the table has a number, by which the text refers to it.
     """
     lines = [list(line) for line in lines]
     for line in lines:
         if len(line) != len(header):
             raise ValueError(f"lines must have {len(header)} cells as the header has, got {line!r}")
-    _display("\n".join(_rows(header, lines)))
+    above = f"*{counted('Table')}.* {caption}\n\n" if caption else ""
+    _display(above + "\n".join(_rows(header, lines)))
+
+
+def guess(question, value, unit, why):
+    """Ask before telling: the answer is folded; on the site a reader locks in a number first and then sees how far off it was.
+
+    Args:
+        question: Markdown, answered by one number.
+        value: that number, in ``unit`` (a text to show behind it, or nothing).
+        why: the arithmetic of the answer in one sentence (Markdown).
+
+    Raises:
+        ValueError: where the value is not a finite number.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"value must be a finite number ({unit}), got {value!r}")
+    shown = f"{number(value, 3)} {unit}".rstrip()
+    opened = f'<details class="wl-guess" data-value="{float(f"{float(value):.6g}"):g}" data-unit="{escape(unit)}">'
+    _display(f"**Guess first.** {question}\n\n{opened}<summary>Show the answer</summary>\n\n**{shown}.** {why}\n\n</details>")
 
 
 def _rows(header, lines):
@@ -87,8 +109,17 @@ def _record(row_id, value, text, kind):
     return {"id": row_id, "computed": value, "verdict": text, "kind": kind}
 
 
-def check_table(values):
-    """Show printed figure, computed value and verdict for many ledger rows: ``{row id: value in the row's unit}``.
+KINDS = {"given": "input", "measured": "measurement", "recorded": "recorded", "words": "statement"}  # of rows that no page computes
+DIFFERS = ("≠", "corrected", "model")  # beginnings of verdicts that say so
+_placed = set()  # rows that have their place on the page: a link leads to the first
+
+
+def check_table(values, given=()):
+    """Check computed values against the printed figures of the ledger, and show it as one folded line.
+
+    Args:
+        values: {row id: value in the row's unit}.
+        given: ids of rows that stand here and are not computed: inputs, measurements, recorded values, statements in words.
 
     Raises:
         workloads_book.ledger.Mismatch: at the first value that the row does not bear out.
@@ -96,26 +127,57 @@ def check_table(values):
     lines, records = [], []
     for row_id, value in values.items():
         r, text = row(row_id), verdict(row_id, value)
-        lines.append([r.what, r.printed or "not printed", in_unit(r, value), text])
+        lines.append((row_id, r.what, r.printed or "–", in_unit(r, value), text))
         records.append(_record(row_id, value, text, "check"))
-    _display("\n".join(_rows(["Checked", "printed>", "computed>", "verdict"], lines)), **{CHECKS: records})
+    for row_id in given:
+        r = row(row_id)
+        kind = KINDS.get(r.role, r.role)
+        lines.append((row_id, r.what, r.printed or _with_unit(r.value, r.unit), "", kind + (f"; {r.source}" if r.source else "")))
+        records.append(_record(row_id, r.value, kind, "shown"))
+    said = summary([record["verdict"] for record in records if record["kind"] == "check"], len(given))
+    html = _folded(said, lines)
+    _display(said, **{"text/html": html, CHECKS: records}, **{"text/markdown": None})
+
+
+def summary(verdicts, shown=0):
+    """What a folded line says of its rows.
+
+    Example:
+        >>> summary(["✓ reproduces"] * 6 + ["≠ differs from print"])
+        '7 figures checked: 6 reproduce, 1 differs'
+        >>> summary(["✓ reproduces"], shown=3)
+        '1 figure checked: it reproduces; 3 inputs listed'
+    """
+    n, differ = len(verdicts), sum(v.startswith(DIFFERS) for v in verdicts)
+    listed = f"{shown} input{'s' * (shown != 1)} listed"
+    if not n:
+        return listed
+    if n == 1 or differ in (0, n):
+        found = f"{'it' if n == 1 else 'all'} {'differ' if differ else 'reproduce'}{'s' * (n == 1)}"
+    else:
+        found = f"{n - differ} reproduce{'s' * (n - differ == 1)}, {differ} differ{'s' * (differ == 1)}"
+    return f"{n} figure{'s' * (n != 1)} checked: {found}" + (f"; {listed}" if shown else "")
+
+
+def _folded(said, lines):
+    """HTML of a folded table of checks; the first line of each row on a page bears its id."""
+    rows = []
+    for row_id, what, printed, computed, text in lines:
+        place = f' id="check-{row_id.replace(".", "-")}"' * (row_id not in _placed)
+        _placed.add(row_id)
+        kind = next((name for start, name in VERDICTS.items() if text.startswith(start)), "wl-shown")
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in (what, printed, computed))
+        rows.append(f'<tr{place}>{cells}<td class="{kind}">{escape(text)}</td></tr>')
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("figure", "printed", "computed", "verdict"))
+    body = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<details class="wl-checks"><summary>{said}</summary><div class="wl-scroll">{body}</div></details>'
 
 
 def check(row_id, value):
-    """Show printed figure, computed value and verdict for one ledger row, in one line."""
-    r, text = row(row_id), verdict(row_id, value)
-    printed = f"printed {r.printed}" if r.printed else "not printed"
-    _display(f"**Check** {r.what}: {printed}, computed {in_unit(r, value)}: {text}.", **{CHECKS: [_record(row_id, value, text, "check")]})
+    """Check one value; see `check_table`."""
+    check_table({row_id: value})
 
 
 def given(*row_ids):
-    """Show rows that are not computed here: stated inputs, measurements, recorded values, statements in words."""
-    names = {"given": "input", "measured": "measurement", "recorded": "recorded", "words": "statement"}
-    lines, records = [], []
-    for row_id in row_ids:
-        r = row(row_id)
-        kind = names.get(r.role, r.role)
-        shown = r.printed or _with_unit(r.value, r.unit)
-        lines.append([r.what, shown, kind + (f"; {r.source}" if r.source else "")])
-        records.append(_record(row_id, r.value, kind, "shown"))
-    _display("\n".join(_rows(["As printed", "figure>", "kind"], lines)), **{CHECKS: records})
+    """List rows that are not computed here; see `check_table`."""
+    check_table({}, given=row_ids)

@@ -9,15 +9,13 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 
-import nbformat
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from workloads_book import ledger
-from workloads_book.page import CHECKS, in_unit
+from workloads_book.page import VERDICTS, in_unit
 
-from .cells import VERDICTS
 from .exercises import GROUPS
 
 log = logging.getLogger(__name__)
@@ -242,35 +240,6 @@ class Directive(SphinxDirective):
         raise self.error(f"the part must be counts, rows, differences or totals, got {part!r}")
 
 
-# ------------------------------------------------------------------------------------------------------------- places to land on the pages
-def _lines(cell):
-    """The lines of a cell's output that hold a check or a shown row, in their order."""
-    for node in cell.findall(lambda n: isinstance(n, (nodes.table, nodes.paragraph))):
-        if isinstance(node, nodes.table):
-            head = next(node.findall(nodes.thead), None)
-            if head is not None and head.astext().startswith(("Checked", "As printed")):
-                yield from next(node.findall(nodes.tbody)).children
-        elif node.astext().startswith("Check ") and next(node.findall(nodes.strong), nodes.Text("")).astext() == "Check":
-            yield node
-
-
-def anchor(app, doctree):
-    """Give the line of every check and shown row of a page the id ``check-<row>``."""
-    path = Path(app.env.doc2path(app.env.docname))
-    if path.suffix != ".ipynb":
-        return
-    cells, seen = nbformat.read(path, as_version=4).cells, set()
-    for cell in doctree.findall(lambda n: isinstance(n, nodes.container) and n.get("nb_element") == "cell_code"):
-        stored = [r["id"] for o in cells[cell["cell_index"]].get("outputs", []) for r in o.get("data", {}).get(CHECKS, [])]
-        lines = list(_lines(cell)) if stored else []
-        if len(lines) != len(stored):
-            log.warning("%d lines of checks, but %d stored ones: run the notebook again", len(lines), len(stored), location=cell)
-        for line, row_id in zip(lines, stored):
-            if row_id not in seen:
-                line["ids"].append(place(row_id))
-                seen.add(row_id)
-
-
 def load_on_pages(app, pagename, templatename, context, doctree):
     """Style sheet and script for the pages that hold such tables."""
     if 'class="table wl-audit' in context.get("body", "") or 'class="table wl-counts' in context.get("body", ""):
@@ -281,5 +250,4 @@ def load_on_pages(app, pagename, templatename, context, doctree):
 
 def setup(app):
     app.add_directive("audit", Directive)
-    app.connect("doctree-read", anchor)
     app.connect("html-page-context", load_on_pages, priority=400)

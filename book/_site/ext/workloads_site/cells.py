@@ -1,11 +1,10 @@
-"""How cells show: solution markers stay out of sight, folded cells say what they hide, tables scroll by themselves, verdicts stand out."""
+"""How cells show: solution markers stay out of sight, folded cells say what they hide, tables scroll by themselves."""
 
 import re
 
 from docutils import nodes
 
 MARKER = re.compile(r"^[ \t]*### (?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS)[ \t]*\n?", re.MULTILINE)
-VERDICTS = {"✓": "wl-agrees", "≠": "wl-differs", "corrected": "wl-corrected", "added": "wl-corrected", "model": "wl-measured"}
 
 
 def _cells(doctree):
@@ -31,28 +30,13 @@ def name_solutions(app, doctree):
             cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
 
 
-def name_printed(app, doctree):
-    """A folded list of printed figures says what it is."""
-    for cell in _cells(doctree):
-        head = next(cell.findall(nodes.thead), None)
-        if cell.get("hide_mode") == "output" and head is not None and head.astext().startswith("As printed"):
-            cell["prompt_show"], cell["prompt_hide"] = "Show the figures as printed", "Hide the figures as printed"
-
-
 def mark_tables(app, doctree):
-    """Numbers with their units stay on one line; the verdicts of a table of checks get their colour."""
+    """Numbers with their units stay on one line."""
     for entry in doctree.findall(nodes.entry):
         if "text-right" in entry["classes"] and len(entry.astext()) <= 18:
             entry["classes"].append("wl-short")
-    for table in doctree.findall(nodes.table):
-        head = next(table.findall(nodes.thead), None)
-        if head is None or not head.astext().strip().endswith("verdict"):
-            continue
-        table["classes"].append("wl-checks")
-        for row in next(table.findall(nodes.tbody)):
-            row[-1]["classes"] += [mark for start, mark in VERDICTS.items() if row[-1].astext().startswith(start)]
 
 
 def setup(app):
-    for handler in (hide_markers, name_solutions, name_printed, mark_tables):
+    for handler in (hide_markers, name_solutions, mark_tables):
         app.connect("doctree-read", handler)

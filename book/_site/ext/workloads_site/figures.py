@@ -9,6 +9,7 @@ from sphinx.util import logging
 
 log = logging.getLogger(__name__)
 COLOURS = {"#1f2933": "currentColor", "#9aa5b1": "var(--wl-grid)", "#ffffff": "var(--wl-paper)"}  # ink, grid, paper of the figure style
+MENTIONED = re.compile(r"\bFigure (\d+)\b")  # with a capital: of this page; "figure 3-5 of the textbook" is another's
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
@@ -62,11 +63,9 @@ def _part(bundle, mime_type):
 
 
 def _caption(bundle):
-    """The paragraphs of the caption that the figure helper shows after a figure, or None."""
+    """The paragraphs that the figure helper shows right after a figure, or None."""
     part = bundle is not None and _part(bundle, "text/markdown")
-    if not part or not part.astext().startswith("Figure."):
-        return None
-    return list(part.children)
+    return list(part.children) if part else None
 
 
 def place_figures(app, doctree):
@@ -96,5 +95,37 @@ def place_figures(app, doctree):
                 output.remove(after)
 
 
+def _referring(text):
+    """A text as nodes, in which "Figure 2" is a link to that figure of the page."""
+    at = 0
+    for match in MENTIONED.finditer(text):
+        if match.start() > at:
+            yield nodes.Text(text[at : match.start()])
+        yield nodes.reference("", match[0], internal=True, refuri=f"#figure-{match[1]}")
+        at = match.end()
+    if at < len(text):
+        yield nodes.Text(text[at:])
+
+
+def refer(app, doctree):
+    """Link every mention of a figure of the page by its number; a number without a figure is a warning."""
+    if app.builder.format != "html":
+        return
+    there = {int(n) for box in doctree.findall(nodes.raw) for n in re.findall(r'<figure class="wl-figure" id="figure-(\d+)"', box.astext())}
+    for text in list(doctree.findall(nodes.Text)):
+        above = text.parent
+        while above is not None and not isinstance(above, (nodes.reference, nodes.title, nodes.literal, nodes.literal_block, nodes.raw)):
+            if isinstance(above, nodes.container) and "wl-figure-box" in above["classes"]:
+                break
+            above = above.parent
+        if above is not None or not (found := MENTIONED.findall(text)):
+            continue
+        for number in {int(n) for n in found} - there:
+            log.warning("Figure %d is named, the page has %d", number, len(there), location=text.parent)
+        if {int(n) for n in found} <= there:
+            text.parent.replace(text, list(_referring(str(text))))
+
+
 def setup(app):
     app.connect("doctree-read", place_figures, priority=100)  # before Sphinx collects the images of the page
+    app.connect("doctree-read", refer, priority=110)

@@ -1,0 +1,23 @@
+"""What helps to read a page: questions to be answered before their answer shows, a button that puts all code away."""
+
+BUTTON = {
+    "type": "javascript",
+    "javascript": "wlCode()",
+    "tooltip": "Hide or show all code",
+    "icon": "fas fa-code",
+    "label": "wl-code-button",
+}
+
+
+def add(app, pagename, templatename, context, doctree):
+    """The script and the button, on pages that have use for them."""
+    body = context.get("body", "")
+    code = 'class="cell_input' in body or "cell_input docutils" in body
+    if code:
+        context.setdefault("header_buttons", []).append(BUTTON)
+    if code or "wl-guess" in body:
+        app.add_js_file("reading.js", loading_method="defer")
+
+
+def setup(app):
+    app.connect("html-page-context", add, priority=400)
