@@ -1,10 +1,13 @@
-"""How large the library may grow: each measure beside its limit, over is red. make limits
+"""How large the library may grow and how long a page may be: each measure beside its limit, over is red. make limits
 
-Code lines are those with code on them: docstrings, comments and blank lines do not count, data are no code.
+Code lines are those with code on them: docstrings, comments and blank lines do not count, data are no code. Minutes of a page are
+computed from what a reader sees of it: 200 words a minute, 0.15 a line of code, half a minute a figure or table.
 """
 
 import ast
 import io
+import json
+import re
 import subprocess
 import sys
 import tokenize
@@ -24,7 +27,15 @@ LIMITS = {
     "functions with more than 15 branches": 0,
     "public signatures without types": 0,
     "libraries of others": 0,
+    "minutes of a page": 15,
+    "code lines before the first figure of a page": 30,
+    "lines that draw, in a cell of a page": 8,
+    "words about the sources, not about the subject": 0,
 }
+ROOT = rooms.LIBRARY.parents[1]
+CLOSING = "book/flop-accounting/assumptions.ipynb"  # the page that compares with its source
+SOURCES = re.compile(r"the document|the chapter|as printed|not printed", re.IGNORECASE)
+FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
@@ -59,6 +70,39 @@ def others(tree):
     return {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) - {"workloads"}
 
 
+def chapters():
+    """Pages with their cells: all notebooks of the book that are no reference."""
+    found = sorted((ROOT / "book").rglob("*.ipynb"))
+    kept = [path for path in found if not {"reference", ".ipynb_checkpoints", "node_modules"} & set(path.parts)]
+    return {path.relative_to(ROOT).as_posix(): json.loads(path.read_text("utf-8"))["cells"] for path in kept}
+
+
+def drawing(source):
+    """Lines of a cell that draw on axes by hand: functions under ``@figure`` and what is written of ``ax``."""
+    tree = ast.parse(re.sub(r"^([ \t]*)[%!].*$", r"\1pass", source, flags=re.MULTILINE))
+    own = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and any("figure" in ast.unparse(d) for d in f.decorator_list)]
+    return sum(f.end_lineno - f.lineno + 1 for f in own)
+
+
+def read(cells):
+    """What a reader sees of a page: minutes, lines of code before the first figure, longest drawing, words about the sources."""
+    words = code = things = longest = 0
+    first, text = None, ""
+    for cell in cells:
+        source, tags = "".join(cell["source"]), set(cell["metadata"].get("tags", []))
+        if cell["cell_type"] == "markdown":
+            words, things, text = words + len(source.split()), things + source.count("\n|:"), text + source
+            continue
+        code += 0 if tags & FOLDED else sum(bool(line.strip()) for line in source.splitlines())
+        longest = max(longest, drawing(source))
+        for output in cell["outputs"]:
+            shown, image = "".join(output.get("data", {}).get("text/markdown", "")), "image/svg+xml" in output.get("data", {})
+            first = code if image and first is None else first
+            things += image + ("|:--" in shown or "|---" in shown)
+            words, text = words + (0 if "|" in shown else len(shown.split())), text + shown
+    return words / 200 + 0.15 * code + 0.5 * things, code if first is None else first, longest, len(SOURCES.findall(text))
+
+
 def measured():
     """{measure: (value, where it is largest or what it is)}."""
     sources = {path.relative_to(rooms.LIBRARY).as_posix(): path.read_text("utf-8") for path in sorted(rooms.LIBRARY.rglob("*.py"))}
@@ -71,6 +115,9 @@ def measured():
     tops = [n for tree in trees.values() for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
     most = lambda counts: (max(counts.values()), max(counts, key=counts.get))
     listed = lambda found: (len(found), ", ".join(sorted(found)[:5]))
+    pages = {name: read(cells) for name, cells in chapters().items()}
+    voices = {name: page[3] for name, page in pages.items() if name != CLOSING}
+    *PAGES, WORDS = list(LIMITS)[-4:]
     return {
         "code lines": (sum(lines.values()), ""),
         "code lines of a module": most(lines),
@@ -82,6 +129,8 @@ def measured():
         "functions with more than 15 branches": listed(branched()),
         "public signatures without types": listed(untyped),
         "libraries of others": listed(set().union(*map(others, trees.values()))),
+        **{measure: most({name: page[i] for name, page in pages.items()}) for i, measure in enumerate(PAGES)},
+        WORDS: (sum(voices.values()), ", ".join(f"{name} {n}" for name, n in voices.items() if n)),
     }
 
 
@@ -90,7 +139,7 @@ def main():
     found = measured()
     for measure, (value, where) in found.items():
         over, at = "OVER " if value > LIMITS[measure] else "", f" ({where})" if where else ""
-        print(f"{over}{measure}: {value:,} of at most {LIMITS[measure]:,}{at}")
+        print(f"{over}{measure}: {round(value, 1):,} of at most {LIMITS[measure]:,}{at}")
     return any(value > LIMITS[measure] for measure, (value, _) in found.items())
 
 
