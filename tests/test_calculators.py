@@ -242,7 +242,9 @@ def test_rl_says_where_the_learner_does_not_fit():
     assert told() == [] == told(**given, lora=True) == told(**{**given, "gpus": 10}) and "it needs 10" in told(**given)[0]
 
 
-@pytest.mark.parametrize("name", ["rl-step", "rl-cycle", "training", "scaling"])
+@pytest.mark.parametrize(
+    "name", ["rl-step", "rl-cycle", "training", "scaling", "throughput", "roofline-check", "step-by-length", "token-prices"]
+)
 def test_shares_assumed_for_one_machine_are_said_to_be_where_another_is_chosen(name):
     told = lambda **given: [text for _, text in CALCULATORS[name](**given)["verdicts"] if "assumed for an H100" in text]
     assert told() == [] and len(told(accelerator="B200")) == 1 and "B200" in told(accelerator="B200")[0]

@@ -280,7 +280,7 @@ def _step_bars(columns):
     alt = "Bars of the phases of a step, one after another. " + "; ".join(label for label, _ in rows)
     return plot.bars(
         rows, list(PHASES.values()), Axis(f"time ({unit})"), alt, "rl-step"
-    ), "Phases of one step, one after another. As printed: the document's assumptions, on this workload and machine."
+    ), "Phases of one step, one after another. As printed: what FLOP Accounting assumed, on this workload and machine."
 
 
 # cycle ------------------------------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def throughput(model, accelerator, gpus, batch, completion, count_cache, gpus_pe
         "training_rate": found.trained_tokens / found.training.seconds,
         "train_rule": base.method.train_rule,
         "fit": fit,
-        "curve": [[n, rate(n) / gpus] for n in doublings(1, 4096) if n <= max(fit, batch)],
+        "curve": [[n, rate(n) / gpus] for n in (*(n for n in doublings(1, 4096) if n < fit), min(fit, 10**5))],
     }
     each = {name: values[name] / gpus for name in ("decode_rate", "forward_rate", "training_rate")}
     together, s = ("one sequence at a time" if batch == 1 else f"{number(batch)} sequences together"), "s" * (gpus == 1)
@@ -185,9 +185,16 @@ def _throughput_plot(v, batch, rate):
         f"Tokens a second of a GPU against the batch, log-log, from {number(v['curve'][0][1], 3)} with one sequence to "
         f"{number(v['curve'][-1][1], 4)} with {number(v['curve'][-1][0])}; yours: {number(rate, 4)} with {number(batch)}."
     )
+    full = v["curve"][-1]
     series = [Line("generated", [tuple(p) for p in v["curve"]]), Line("yours", [(batch, rate)], "points", ("yours",))]
+    series += [Line("memory full", [tuple(full)], "points", ("memory full",))] if full[0] == v["fit"] > 2 * batch else []
+    rates = [rate, *(each for _, each in v["curve"])]
+    axes = (
+        Axis("sequences a copy", log=True, low=1, high=max(10, batch, full[0])),
+        Axis("tokens/s a GPU", log=True, low=min(rates) / 2, high=max(rates) * 2),
+    )
     caption = "Tokens a second that a GPU generates, against the sequences decoded together, up to what memory holds. A model."
-    return plot.lines(series, Axis("sequences a copy", log=True), Axis("tokens/s a GPU", log=True), alt, "throughput", 220), caption
+    return plot.lines(series, *axes, alt, "throughput", 220), caption
 
 
 # -------------------------------------------------------------------------------------------------------- roofline check
@@ -221,9 +228,9 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
     """Regime, critical batch, intensity, memory, what LoRA and growing answers change."""
     own = _read(given)
     length = completion * (1 + (growth - 1) * LENGTHS[checked])
-    build = lambda g, n: _step(model, accelerator, own=own, gpus=n, gpus_per_copy=g, completion=length, **given)
-    must_hold(build, gpus, gpus_per_copy, "gpus", _named(model, own), _machine(accelerator, own))
-    step = build(gpus_per_copy, gpus)
+    at = lambda tokens, g, n: _step(model, accelerator, own=own, gpus=n, gpus_per_copy=g, completion=tokens, **given)
+    must_hold(lambda g, n: at(completion * growth, g, n), gpus, gpus_per_copy, "gpus", _named(model, own), _machine(accelerator, own))
+    step = at(length, gpus_per_copy, gpus)
     found, seen = phases.rl_step(step), phases.rl_step(step if count_cache else step.having(kv_bytes=0))
     of = lambda tokens, **changes: phases.rl_step(step.having(completion=tokens, **changes))
     full, adapters = of(length, lora=False), of(length, lora=True)
@@ -254,7 +261,7 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
     }
     samples, percent = given["prompts"] * given["group"], lambda v: quantity(v, "%", 3)
     critical = values["critical_batch"]
-    fits = "fit" if found.fits else "do not fit"
+    fits = "fit at once" if found.fits else "do not fit at once"
     text = (
         f"Decode is {values['regime']}: {number(values['intensity'], 3)} FLOP/B against a ridge of {number(values['ridge'], 3)}. "
         f"{number(samples)} answers of {number(round(length))} tokens {fits}: with the weights they would take "
@@ -271,7 +278,7 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
         ["answers that fit at once", number(values["fit"])],
         ["training FLOPs that LoRA saves", percent(values["lora_saving"])],
         ["rollout share, all weights trained / LoRA", f"{percent(full.rollout_share)} / {percent(adapters.rollout_share)}"],
-        [f"over a run that grows {number(growth, 3)}-fold: tokens", f"+{percent(values['tokens_factor'] - 1)}"],
+        [f"over a run that grows {growth:g}-fold: tokens", f"+{percent(values['tokens_factor'] - 1)}"],
         ["the same: rollout time", f"+{percent(values['seconds_factor'] - 1)}"],
         ["the same: rollout share", f"{percent(values['first_share'])} to {percent(values['last_share'])}"],
     ]
@@ -378,25 +385,22 @@ def step_by_length(lengths, model, accelerator, gpus, gpus_per_copy, flops_colum
         text += (
             f" From {number(lengths[0])} to {number(lengths[-1])} tokens: {percent(first.rollout_share)} to {percent(last.rollout_share)}."
         )
-    rows = [
-        [
-            number(n),
-            number(f.sampled_tokens),
-            quantity(f.rollout.flops, "FLOP", 3),
-            quantity(trained[n], "FLOP", 3),
-            clock(f.rollout.seconds, 3),
-            clock(f.training.seconds, 3),
-            clock(f.step_seconds, 3),
-            percent(f.rollout_share),
-        ]
+    times = [
+        [number(n), *(clock(s, 3) for s in (f.rollout.seconds, f.training.seconds, f.step_seconds)), percent(f.rollout_share)]
         for n, f in found.items()
     ]
-    head = ["tokens", "a step>", "rollout FLOPs>", "training FLOPs>", "rollout>", "training>", "whole step>", "rollout share>"]
+    work = [
+        [number(n), number(f.sampled_tokens), quantity(f.rollout.flops, "FLOP", 3), quantity(trained[n], "FLOP", 3)]
+        for n, f in found.items()
+    ]
     return result(
         text,
         values,
         [*_length_verdicts(found, crossing, flops_column, one), *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"])],
-        [(head, rows)],
+        [
+            (["answer", "rollout>", "training>", "whole step>", "rollout share>"], times),
+            (["answer", "tokens a step>", "rollout FLOPs>", "training FLOPs>"], work),
+        ],
         [_share_plot(found)],
     )
 
@@ -543,11 +547,11 @@ def _price_verdicts(bill, metered):
 
 def _price_plot(curve, completion, prices):
     series = [
-        Line("sampled", [(n, p.sampled) for n, p in curve if p.sampled]),
-        Line("trained on", [(n, p.trained) for n, p in curve if p.trained]),
-        Line("yours", [(completion, prices.sampled)] if prices.sampled else [], "points", ("yours",) if prices.sampled else ()),
+        Line("sampled", [(n, p.sampled) for n, p in curve]),
+        Line("trained on", [(n, p.trained) for n, p in curve]),
+        Line("yours", [(completion, prices.sampled)], "points", ("yours",)),
     ]
-    series = [line for line in series if line.points]
+    costs = [each for line in series for _, each in line.points]
     alt = (
         f"Dollars for a million tokens against the length of the answers; yours: {_dollars(prices.sampled)} sampled, "
         f"{_dollars(prices.trained)} trained on."
@@ -555,5 +559,5 @@ def _price_plot(curve, completion, prices):
     caption = (
         "Price of a million sampled tokens and of a million trained on, against the length of the answers. A model, at the rent chosen."
     )
-    axes = Axis("answer (tokens)", log=True), Axis("$ a million", log=True)
+    axes = Axis("answer (tokens)", log=True), Axis("$ a million", log=True, low=min(costs) / 2, high=max(costs) * 2)
     return plot.lines(series, *axes, alt, "token-prices", 220), caption
