@@ -216,3 +216,32 @@ def rl_loop(phases, *, alt, caption):
             ("new weights", 2.6, 5.4, "left"),
         ):
             ax.text(x, y, text, ha=side, va="center", fontsize=10)
+
+
+def forked_mask(state, questions, *, alt, caption):
+    """Which position sees which when questions fork from one state: everybody the state, a question besides it only itself.
+
+    Args:
+        state: tokens of the shared state.
+        questions: tokens of each question.
+    """
+
+    @figure(alt=alt, caption=caption, size=(4.2, 4.0))
+    def _(ax):
+        starts = [state + sum(questions[:i]) for i in range(len(questions))]
+        total = state + sum(questions)
+        ax.fill([0, 0, state], [0, state, state], color=BLUE, linewidth=0)
+        for start, long in zip(starts, questions):
+            ax.fill([0, 0, state, state], [start, start + long, start + long, start], color=ORANGE, linewidth=0)
+            ax.fill([start, start, start + long], [start, start + long, start + long], color=GREEN, linewidth=0)
+        for at in starts:
+            ax.axhline(at, color=INK, linewidth=0.6)
+            ax.axvline(at, color=INK, linewidth=0.6)
+        middles = [start + long / 2 for start, long in zip(starts, questions)]
+        names = ["state", *(f"question {i}" for i in range(1, len(questions) + 1))]
+        ax.set_yticks([state / 2, *middles], names)
+        ax.set_xticks([state / 2, *middles], ["state", *(str(i) for i in range(1, len(questions) + 1))])
+        ax.set(xlim=(0, total), ylim=(total, 0), aspect="equal", xlabel="is looked at by ...")
+        ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("top")
+        ax.grid(visible=False)
