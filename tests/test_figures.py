@@ -153,3 +153,8 @@ def test_a_block_names_its_matrices_with_their_sides(shown):
 def test_the_loop_of_reinforcement_learning_names_its_phases(shown):
     drawings.rl_loop({"Rollout": "a", "Reward": "b", "Reference": "c", "Training": "d"}, alt="a", caption="C.")
     assert {"Rollout", "Reward", "Reference", "Training", "new weights"} <= set(texts(shown))
+
+
+def test_a_forked_question_looks_at_the_state_and_at_itself(shown):
+    drawings.forked_mask(12, [4, 6], alt="a", caption="C.")
+    assert {"question 1", "question 2"} <= set(texts(shown)) and "question 3" not in texts(shown)
