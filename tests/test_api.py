@@ -7,11 +7,11 @@ import re
 import sys
 from collections import Counter
 
-import nbformat
 import pytest
 from conftest import ROOT, SITE
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
+import content
 import library
 from workloads_site import api
 
@@ -163,9 +163,8 @@ def test_entries_name_the_pages_whose_code_calls_them_and_the_code_links_to_them
     unlisted, unlinked, calls = [], [], 0
     for path in NOTEBOOKS:
         page, docname = built(path), path.relative_to(ROOT).with_suffix("").as_posix()
-        cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
-        hidden = {"remove-cell", "remove-input"}
-        code = "\n".join(c.source for c in cells if not hidden & set(c.metadata.get("tags", [])))
+        cells = [c for c in content.page(path).cells if c.kind == "code"]
+        code = "\n".join(c.source for c in cells if not {"remove-cell", "remove-input"} & c.tags)
         imports = re.findall(r"^from workloads\.[\w.]+ import (?:\(([^)]*)\)|(.*))$", code, re.MULTILINE)
         imported = set(re.findall(r"\w+", " ".join(map("".join, imports))))
         for module, name in set(re.findall(r"(?<![\w.])(\w+)\.(\w+)\(", code)) if page else ():
@@ -181,8 +180,7 @@ def test_inline_code_that_names_a_function_links_to_its_entry():
     missing, links = [], 0
     for path in NOTEBOOKS:
         page = built(path)
-        prose = "\n".join(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown")
-        for name in set(re.findall(r"(?<![`\[])`(\w+\.\w+)`(?![`\]])", prose)) if page else ():
+        for name in set(re.findall(r"(?<![`\[])`(\w+\.\w+)`(?![`\]])", content.page(path).markdown)) if page else ():
             if (full := api.full_name(name)) in EVERY:
                 links += 1
                 missing += [(path.name, name)] * (f'#{full}"' not in page)

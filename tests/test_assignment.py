@@ -153,8 +153,7 @@ def test_the_site_offers_the_starter_and_folds_the_solution(exercise):
     page = SITE / f"exercises/{exercise}/{exercise}.html"
     offered = SITE / f"starters/{exercise}.ipynb"
     assert json.loads(offered.read_text(encoding="utf-8"))["cells"] == [
-        {**c, "source": assignment.source(c).splitlines(keepends=True)}
-        for c in assignment.starter(assignment.read(EXERCISES[exercise]))["cells"]
+        {**c, "source": assignment.source(c).splitlines(keepends=True)} for c in assignment.handed_out(EXERCISES[exercise])["cells"]
     ]
     text = page.read_text(encoding="utf-8")
     assert f'href="../../starters/{exercise}.ipynb"' in text

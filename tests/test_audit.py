@@ -13,6 +13,7 @@ from workloads_book.page import CHECKS
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site"))
 import audit
+import content
 
 
 def test_pages_check_and_show_what_the_finished_sections_hold():
@@ -24,10 +25,10 @@ def test_pages_check_and_show_what_the_finished_sections_hold():
 
 
 def page(*records):
-    """A notebook of one cell that shows these records."""
+    """A page of one cell that shows these records."""
     output = nbformat.v4.new_output("display_data", {CHECKS: list(records), "text/markdown": "| |"})
     cell = nbformat.v4.new_code_cell("check_table({})", outputs=[output], execution_count=1)
-    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title"), cell])
+    return content.Page(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title"), cell]))
 
 
 def checked(row):

@@ -13,6 +13,7 @@ from workloads_book import ledger
 from workloads_book.page import CHECKS
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
+import content
 from workloads_site import audit as page
 from workloads_site.audit import audit
 
@@ -42,7 +43,7 @@ def stored(monkeypatch):
     """What the tables are made from, with planted notebooks."""
 
     def planted(**notebooks):
-        monkeypatch.setattr(audit, "stored", lambda: {f"book/{name}.ipynb": nb for name, nb in notebooks.items()})
+        monkeypatch.setattr(audit, "stored", lambda: {f"book/{name}.ipynb": content.Page(nb) for name, nb in notebooks.items()})
         return page.Stored()
 
     return planted

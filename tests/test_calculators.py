@@ -30,6 +30,7 @@ from workloads_book.calculators import forms, load, tasks
 from workloads_book.calculators.forms import CALCULATORS
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
+import content
 from workloads_site import calculators as site
 
 NAMES = list(CALCULATORS)
@@ -476,14 +477,8 @@ def test_the_form_holds_every_input_with_its_label(name):
 
 def test_calculators_stand_on_pages_before_sections_that_exist():
     for row in site.places():
-        cells = json.loads((ROOT / row["page"]).with_suffix(".ipynb").read_text(encoding="utf8"))["cells"]
-        headings = {
-            line.lstrip("# ")
-            for c in cells
-            if c["cell_type"] == "markdown"
-            for line in "".join(c["source"]).splitlines()
-            if line.startswith("#")
-        }
+        text = content.page((ROOT / row["page"]).with_suffix(".ipynb")).markdown
+        headings = {line.lstrip("# ") for line in text.splitlines() if line.startswith("#")}
         assert row.get("before", "What this leaves out") in headings, row
         assert "error" not in CALCULATORS[row["calculator"]].answer(row.get("inputs", {}))
     listed = (ROOT / "book/calculators.md").read_text(encoding="utf8")

@@ -11,6 +11,7 @@ import yaml
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "book/_site"))
+import content
 import notebooks
 import prose
 import test_notebooks
@@ -40,8 +41,8 @@ def test_a_copy_of_the_template_has_the_form_of_a_page(copy):
     test_notebooks.test_a_cell_without_visible_input_only_shows(copy)
     test_notebooks.test_no_amounts_of_money_are_read_as_a_formula(copy)
     test_notebooks.test_pages_do_not_name_a_place_on_a_machine(copy)
-    nb = nbformat.read(copy, as_version=4)
-    assert nb.cells[0].source.startswith("# A copy:") and list(prose.problems(nb, copy.name)) == []
+    page = content.page(copy)
+    assert page.title.startswith("A copy:") and list(prose.problems(page, copy.name)) == []
 
 
 def test_a_copy_of_the_template_is_the_template_but_for_its_title(copy):
@@ -57,11 +58,12 @@ def test_a_copy_of_the_template_gives_its_outputs_again(copy):
 def test_a_copy_with_a_typed_result_is_refused(copy):
     nb = nbformat.read(copy, as_version=4)
     nb.cells[3].source += "\n\nThat is 4.78 ms."
-    assert "'4.78 ms' is typed" in next(prose.problems(nb, copy.name))
+    assert "'4.78 ms' is typed" in next(prose.problems(content.Page(nb), copy.name))
 
 
 def test_the_template_shows_one_of_each_part():
-    source = "\n".join(c.source for c in nbformat.read(TEMPLATE, as_version=4).cells)
+    page = content.page(TEMPLATE)
+    source = f"{page.markdown}\n{page.code}"
     for part in (
         "sympy.Eq(",
         "say(",

@@ -12,6 +12,7 @@ from conftest import ROOT, SITE
 
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
+import content
 import notebooks
 
 OFFERED = {p.relative_to(ROOT).as_posix(): p for p in notebooks.every_notebook()}
@@ -63,7 +64,7 @@ def code(nb):
 def needs(source):
     """What a cell needs beside the library and the packages of the list: other modules, files, commands of the shell."""
     yield from re.findall(r"^\s*[%!].*", source, re.MULTILINE)
-    for node in ast.walk(ast.parse(notebooks.python(source))):
+    for node in ast.walk(content.parsed(source)):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name.partition(".")[0] not in ALLOWED)
         elif isinstance(node, ast.ImportFrom) and (node.level or node.module.partition(".")[0] not in ALLOWED):

@@ -1,11 +1,11 @@
 """Mistakes of this book that are gone, one test each, named in the errata's table."""
 
-import json
 import math
 import re
 from fractions import Fraction
 from pathlib import Path
 
+import content
 import pytest
 
 from workloads.counts.request_tokens import Request
@@ -20,9 +20,8 @@ ROOT = Path(__file__).parents[1]
 
 def text(name):
     """All that a stored notebook says: Markdown and displayed Markdown."""
-    nb = json.loads((ROOT / name).read_text(encoding="utf-8"))
-    said = [o.get("data", {}).get("text/markdown", "") for c in nb["cells"] for o in c.get("outputs", [])]
-    return "\n".join("".join(part) for part in [c["source"] for c in nb["cells"] if c["cell_type"] == "markdown"] + said)
+    page = content.page(ROOT / name)
+    return f"{page.markdown}\n{page.said}"
 
 
 def formula(row_id):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import nbformat
+import content
 import pytest
 
 from workloads.facts import accelerators, models
@@ -26,7 +26,7 @@ def rows(name):
 
 def page_of(name):
     """The page with the anchor of a table."""
-    found = [p for p, path in PAGES.items() if f"(table-{name})=" in path.read_text(encoding="utf-8")]
+    found = [p for p, path in PAGES.items() if f"(table-{name})=" in content.page(path).markdown]
     assert len(found) == 1, f"{name} has its anchor on {found or 'no page'}"
     return found[0]
 
@@ -34,8 +34,8 @@ def page_of(name):
 def shown(page):
     """Lines of the tables that a page shows, as lists of cells, with the source that is named once for all rows of a table."""
     lines = []
-    for cell in nbformat.read(PAGES[page], as_version=4).cells:
-        text = "\n".join(o.get("data", {}).get("text/markdown", "") for o in cell.get("outputs", []))
+    for cell in content.page(PAGES[page]).cells:
+        text = "\n".join(cell.shown())
         shared = re.findall(r"^Source of all rows: (.+)$", text, re.MULTILINE)
         rows = [re.split(r"(?<!\\)\|", line)[1:-1] + shared for line in text.splitlines() if line.startswith("|")]
         lines += [[c.strip().replace("\\|", "|").replace("\\$", "$") for c in row] for row in rows]

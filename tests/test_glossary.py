@@ -5,11 +5,11 @@ import sys
 from collections import Counter
 from html import unescape
 
-import nbformat
 import pytest
 from conftest import ROOT, SITE, site_pages
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
+import content
 from workloads_site import glossary, notation
 
 TEXT = (ROOT / "book/reference/glossary.md").read_text(encoding="utf8")
@@ -79,16 +79,16 @@ def test_a_word_is_defined_and_stands_on_the_page_it_names(entry):
     definition, link = (line.strip() for line in entry[len(names) :] if line.strip())
     assert definition.endswith(".") and len(definition) < 300
     title, target = re.fullmatch(r"\[(.+)\]\(\.\./(.+\.ipynb)\)", link).groups()
-    cells = nbformat.read(ROOT / "book" / target, 4).cells
-    assert f"# {title}" in cells[0].source.splitlines()
-    text = "\n".join(cell.source for cell in cells).lower()
+    page = content.page(ROOT / "book" / target)
+    assert title == page.title
+    text = f"{page.markdown}\n{page.code}".lower()
     assert any(name.lower() in text for name in names)
 
 
 def defined(page):
     """What a chapter sets in bold, as it does where it defines a word; labels that end a sentence are left out."""
-    for cell in nbformat.read(ROOT / f"{page}.ipynb", 4).cells[1:]:
-        if cell.cell_type == "markdown":
+    for cell in content.page(ROOT / f"{page}.ipynb").cells[1:]:
+        if cell.kind == "markdown":
             bold = re.findall(r"\*\*([^*\n\[$]+)\*\*(?!:)", cell.source)
             yield from (text for text in bold if not text.endswith((".", ":")) and text.count(" ") < 3)
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import content
 import nbformat
 import prose
 import pytest
@@ -72,9 +73,9 @@ def test_a_notebook_out_of_form_is_named(tmp_path, monkeypatch, capsys):
 
 @every(CHAPTERS + EXERCISES)
 def test_a_page_names_its_sections_and_minutes(path):
-    meta = read(path).metadata["workloads"]
-    assert meta["document"] in ("ground", "flop-accounting", "workloads")
-    assert isinstance(meta["sections"], list) and 1 <= meta["minutes"] <= 60
+    page = content.page(path)
+    assert page.metadata["document"] in ("ground", "flop-accounting", "workloads")
+    assert isinstance(page.metadata["sections"], list) and 1 <= page.minutes <= 60
 
 
 @every(CHAPTERS + EXERCISES)
@@ -136,8 +137,8 @@ def test_the_tools_read_a_page_that_installs_the_library():
     nb = notebooks.place_install(read(CHAPTERS[0]), ["git+https://example.org/book"])
     code = [c.source for c in nb.cells if c.cell_type == "code"]
     assert "    %pip install" in code[0]
-    assert ast.unparse(ast.parse(notebooks.python(code[0]))) == "try:\n    import workloads_book\nexcept ModuleNotFoundError:\n    pass"
-    assert prose.of_code(nb) >= prose.of_code(read(CHAPTERS[0])) and ast.parse(notebooks.python("\n".join(code)))
+    assert ast.unparse(content.parsed(code[0])) == "try:\n    import workloads_book\nexcept ModuleNotFoundError:\n    pass"
+    assert prose.of_code(content.Page(nb)) >= prose.of_code(content.page(CHAPTERS[0])) and content.parsed("\n".join(code))
 
 
 def test_a_notebook_that_was_never_run_is_refused():

@@ -10,12 +10,13 @@ from workloads_book import ledger
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book/_site"))
+import content
 import prose
 
 
 @pytest.mark.parametrize("path", prose.every_page(), ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_result_is_typed_into_the_prose_of(path):
-    assert list(prose.problems(prose.opened(path), path.relative_to(ROOT).as_posix())) == []
+    assert list(prose.problems(content.page(path), path.relative_to(ROOT).as_posix())) == []
 
 
 # --- the check itself ---------------------------------------------------------------------------------------------------
@@ -90,18 +91,18 @@ def test_a_comparison_does_not_hide_what_stands_between_its_signs():
     assert found("$a < b$ for 14.3 s, $c > d$") == [("14.3 s", 14.3)]
 
 
-def notebook(*cells, **page):
+def planted(*cells, **page):
     """A page with a title, then Markdown (text) and code (tuples of one text)."""
     made = [nbformat.v4.new_markdown_cell("# Title\n\n*15 minutes, 99 GB.*")]
     for cell in cells:
         code = isinstance(cell, tuple)
         made.append(nbformat.v4.new_code_cell(cell[0], metadata=dict(*cell[1:])) if code else nbformat.v4.new_markdown_cell(cell))
     metadata = {"document": "workloads", "sections": ["3.1.3"], "minutes": 15, **page}
-    return nbformat.v4.new_notebook(cells=made, metadata={"workloads": metadata})
+    return content.Page(nbformat.v4.new_notebook(cells=made, metadata={"workloads": metadata}))
 
 
 def problems(*cells, **page):
-    return list(prose.problems(notebook(*cells, **page), "page.ipynb"))
+    return list(prose.problems(planted(*cells, **page), "page.ipynb"))
 
 
 def test_a_typed_result_is_reported_with_its_place_and_sentence():
@@ -168,6 +169,6 @@ def test_a_markdown_page_is_read_behind_its_front_block(tmp_path):
     path = tmp_path / "page.md"
     front = "---\nworkloads: {literals: {1.5%: 'chosen'}}\n---\n# Title\n\n*15 minutes.*\n\n"
     path.write_text(front + "## One\n\nIt takes 31.4 s, 1.5%.\n\n## Two\n\n2.7 s.\n")
-    assert [text.split("'")[1] for text in prose.problems(prose.opened(path), "page.md")] == ["31.4 s", "2.7 s"]
+    assert [text.split("'")[1] for text in prose.problems(content.page(path), "page.md")] == ["31.4 s", "2.7 s"]
     path.write_text("# Title\n\nNo section.\n\nIt takes 31.4 s.\n\nIn all.\n")
-    assert [text.split("'")[1] for text in prose.problems(prose.opened(path), "page.md")] == ["31.4 s"]
+    assert [text.split("'")[1] for text in prose.problems(content.page(path), "page.md")] == ["31.4 s"]

@@ -4,11 +4,10 @@ A test is no user. Names are followed through the syntax trees: from the users t
 """
 
 import ast
-import json
 import re
 from pathlib import Path
 
-import notebooks
+import content
 import pytest
 import rooms
 
@@ -78,9 +77,8 @@ def code_and_text(path):
     """The Python of a file, and what else it says."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
-        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
-        code, text = ("\n".join(s for kind, s in cells if (kind == "code") == wanted) for wanted in (True, False))
-        return notebooks.python(code), text
+        page = content.page(path)
+        return content.python(page.code), page.markdown
     return (text, "") if path.suffix == ".py" else ("", text)
 
 

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import packing
+from content import completed, source
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE_STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
@@ -46,10 +47,6 @@ def write(nb, path):
         cell["source"] = cell["source"].splitlines(keepends=True) if isinstance(cell["source"], str) else cell["source"]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(nb, indent=1, sort_keys=True, ensure_ascii=False, separators=(",", ": ")) + "\n", encoding="utf-8")
-
-
-def source(cell):
-    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
 
 
 def role(cell, name):
@@ -124,6 +121,11 @@ def starter(nb):
     return {**copy.deepcopy(nb), "cells": [starter_cell(cell) for cell in nb["cells"]]}
 
 
+def handed_out(path):
+    """The starter of an exercise with all its text, as it leaves the book."""
+    return starter(completed(read(path)))
+
+
 def chosen(names, root=ROOT):
     """{id: path} of the named exercises; an unknown one is an error that lists them all."""
     known = exercises(root)
@@ -143,8 +145,8 @@ def assign(names, course, name="assignment", root=ROOT):
         for old in folder.glob("*.ipynb"):
             old.unlink()
     for exercise, path in paths.items():
-        write(read(path), course / "source" / name / f"{exercise}.ipynb")
-        write(starter(read(path)), release / f"{exercise}.ipynb")
+        write(completed(read(path)), course / "source" / name / f"{exercise}.ipynb")
+        write(handed_out(path), release / f"{exercise}.ipynb")
     for old in release.glob("*.whl"):
         old.unlink()
     for wheel, data in packing.wheels().items():

@@ -16,30 +16,23 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import nbformat
+import content
 from notebooks import ROOT, every_notebook
 
 from workloads_book import ledger
-from workloads_book.page import CHECKS
 
 CHECKED = ("derived", "exercise", "figure", "corrected")  # roles that a page must compute
 FINISHED = Path(__file__).with_name("finished.txt")
 
 
-def collected(notebooks):
-    """One record (id, computed, verdict, kind, page) for every check and every shown row, page by page: {page: notebook}."""
-    return [
-        {**record, "page": page}
-        for page, nb in notebooks.items()
-        for cell in nb.cells
-        for output in cell.get("outputs", [])
-        for record in output.get("data", {}).get(CHECKS, [])
-    ]
+def collected(pages):
+    """One record (id, computed, verdict, kind, page) for every check and every shown row, of {name: page}."""
+    return [{**record, "page": name} for name, page in pages.items() for record in page.records]
 
 
 def stored():
     """All chapters and exercises by their path in the project."""
-    return {p.relative_to(ROOT).as_posix(): nbformat.read(p, as_version=4) for p in every_notebook()}
+    return {p.relative_to(ROOT).as_posix(): content.page(p) for p in every_notebook()}
 
 
 def stored_at(revision, root=ROOT):
@@ -52,7 +45,7 @@ def stored_at(revision, root=ROOT):
         return run.stdout
 
     names = git("ls-tree", "-r", "--name-only", f"{revision}^{{commit}}", "--", "book", "exercises").splitlines()
-    return {name: nbformat.reads(git("show", f"{revision}:{name}"), as_version=4) for name in names if name.endswith(".ipynb")}
+    return {name: content.Page(json.loads(git("show", f"{revision}:{name}"))) for name in names if name.endswith(".ipynb")}
 
 
 def moved(before, now):

@@ -64,7 +64,7 @@ def code():
 
 def dress():
     """Digest of what every page shows or holds besides its own text: styles, scripts, the extension, the order of the pages."""
-    parts = [SITE / name for name in ("ext", "static", "templates", "calculators.toml")]
+    parts = [SITE / name for name in ("ext", "static", "templates", "calculators.toml", "content.py")]
     return _digest((p, p.read_bytes()) for p in files(*parts, ROOT / "_config.yml", ROOT / "_toc.yml", *SITE.glob("node_modules/.ok")))
 
 

@@ -21,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import assignment
+import content
 import library
 import packing
 
@@ -255,16 +256,16 @@ def live(nb, place):
     code = [c for c in cells if c["cell_type"] == "code"]
     for cell in cells:
         if cell["cell_type"] == "markdown":
-            cell["source"] = re.sub(r"\{cite\}`([^`]+)`", cited, assignment.source(cell))
+            cell["source"] = re.sub(r"\{cite\}`([^`]+)`", cited, content.source(cell))
     before, there = "", set()
     for cell in code:
         for output in cell["outputs"]:
             joined(output)
-        packages, modules = imported(assignment.source(cell), before)
-        before += "\n" + imports(assignment.source(cell))
+        packages, modules = imported(content.source(cell), before)
+        before += "\n" + imports(content.source(cell))
         if absent := set().union(*map(behind, modules)) - packages - there - ({"numpy"} if packages & set(ONLINE) else set()):
             said = f"      # from {place}" if absent & set(ONLINE) else ""
-            cell["source"] = f"import {', '.join(sorted(absent))}{said}\n{assignment.source(cell)}"
+            cell["source"] = f"import {', '.join(sorted(absent))}{said}\n{content.source(cell)}"
         there |= packages | absent
         tags = set(cell["metadata"].get("tags", []))
         folds = {
@@ -272,9 +273,9 @@ def live(nb, place):
             "outputs_hidden": "hide-output" in tags,
         }
         cell["metadata"] |= {"trusted": True} | ({"jupyter": {k: v for k, v in folds.items() if v}} if any(folds.values()) else {})
-    if any("@figure" in assignment.source(c) for c in code) and place == HOST:
+    if any("@figure" in content.source(c) for c in code) and place == HOST:
         code[0]["source"] = (
-            f"# import matplotlib      # with this line the figures are drawn here, too: {HOST} serves it\n{assignment.source(code[0])}"
+            f"# import matplotlib      # with this line the figures are drawn here, too: {HOST} serves it\n{content.source(code[0])}"
         )
     nb["metadata"]["kernelspec"] = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
     return {**nb, "cells": cells}
@@ -294,7 +295,7 @@ def place(folder):
 def notebooks(place, paths=None):
     """{path in the live site: notebook}: chapters with the outputs of the book, exercises as starters; all of them, or those named."""
     named = {p.relative_to(ROOT).as_posix(): p for p in sources()}
-    read = {path: assignment.read(named[path]) for path in (named if paths is None else paths)}
+    read = {path: content.completed(assignment.read(named[path])) for path in (named if paths is None else paths)}
     return {path: live(assignment.starter(nb) if path.startswith("exercises/") else nb, place) for path, nb in read.items()}
 
 
@@ -339,7 +340,7 @@ def settings(lock_name):
 def inputs(folder):
     """{part: digest} of all that the live site is made of: each notebook by its path, everything else as "site"."""
     digest = hashlib.sha256(repr((sys.version_info[:2], str(folder))).encode())
-    tools = *SITE.glob("lite*"), *(SITE / f"{name}.py" for name in ("assignment", "library", "packing"))
+    tools = *SITE.glob("lite*"), *(SITE / f"{name}.py" for name in ("assignment", "content", "library", "packing"))
     for path in sorted(filter(Path.is_file, (*tools, ROOT / "constraints.txt", CORE / "package.json"))):
         digest.update(f"{path.relative_to(ROOT).as_posix()} {sha256(path.read_bytes())}\n".encode())
     for package in OWN.values():
@@ -355,8 +356,8 @@ def build(folder=None):
     for path, nb in notebooks(place(folder)).items():
         assignment.write(nb, WORK / "source/files" / path)
     lock_name = f"lock-{sha256(lock.encode())[:10]}.json"
-    for name, content in settings(lock_name).items():
-        (WORK / "source" / name).write_text(json.dumps(content, indent=1), encoding="utf8")
+    for name, values in settings(lock_name).items():
+        (WORK / "source" / name).write_text(json.dumps(values, indent=1), encoding="utf8")
     done = subprocess.run(
         [sys.executable, "-m", "jupyterlite_core", "build"],
         cwd=WORK / "source",

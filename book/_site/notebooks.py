@@ -31,11 +31,6 @@ INSTALL = "workloads-install"  # tag of the cell that installs the library where
 KEPT = ("tags", "nbgrader", "mystnb", "jupyter")  # cell metadata that is part of the source
 
 
-def python(source):
-    """The code of cells as Python alone: a command of the notebook, such as the `%pip` that installs the library, becomes `pass`."""
-    return re.sub(r"^([ \t]*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
-
-
 def every_notebook():
     """Chapters and exercises, in a fixed order."""
     found = [*ROOT.glob("book/**/*.ipynb"), *ROOT.glob("exercises/*/*.ipynb")]

@@ -13,10 +13,11 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import content
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = {"workloads": ROOT / "lib", "workloads_book": ROOT / "lib/workloads_book"}  # where the pyproject.toml of each package lies
 LEDGER = "workloads_book/data/ledger.json"
-CHECKS = "application/vnd.workloads.checks+json"
 PASSED = {"build", "__pycache__"}
 
 
@@ -29,8 +30,7 @@ def project(package):
 def on_chapters(root=ROOT):
     """Ids of the ledger's rows that the chapters check or show."""
     paths = (p for p in root.glob("book/**/*.ipynb") if not {"_site", ".ipynb_checkpoints"} & set(p.parts))
-    cells = (cell for path in paths for cell in json.loads(path.read_text(encoding="utf-8"))["cells"])
-    return {record["id"] for cell in cells for output in cell.get("outputs", ()) for record in output.get("data", {}).get(CHECKS, ())}
+    return {record["id"] for path in paths for record in content.page(path, root).records}
 
 
 def without_solutions(ledger, root=ROOT):

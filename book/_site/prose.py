@@ -20,9 +20,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import nbformat
-import yaml
-from notebooks import ROOT, every_notebook, python
+import content
+from notebooks import ROOT, every_notebook
 
 from workloads.facts.tables import table
 from workloads_book import ledger
@@ -189,17 +188,12 @@ def of_facts():
     return {x for name in FACTS for row in table(name) for x in numbers(f"{row['value']} {row.get('unit', '')}")}
 
 
-def parsed(source):
-    """Syntax tree of a code cell; magics are left out."""
-    return ast.parse(python(source))
-
-
-def of_code(nb):
+def of_code(page):
     """Numbers in the page's code, test cells left out."""
     found = set()
-    for cell in nb.cells:
-        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
-            for node in ast.walk(parsed(cell.source)):
+    for cell in page.cells:
+        if cell.kind == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
+            for node in ast.walk(content.parsed(cell.source)):
                 if isinstance(node, ast.Constant) and type(node.value) in (int, float):
                     found.add(float(node.value))
     return found
@@ -216,38 +210,38 @@ def fixed(node):
 
 def shown(source):
     """Texts that a code cell shows as prose: arguments of `say`, captions and alternative texts."""
-    for node in ast.walk(parsed(source)):
+    for node in ast.walk(content.parsed(source)):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             yield from map(fixed, node.args if name == "say" else [])
             yield from (fixed(k.value) for k in node.keywords if k.arg in ("caption", "alt"))
 
 
-def prose(nb):
+def prose(page):
     """All prose of a page behind its front block: pairs of the cell's index and the text."""
-    front = next((i for i, cell in enumerate(nb.cells) if cell.cell_type == "markdown"), None)
-    for i, cell in enumerate(nb.cells):
-        if cell.cell_type == "markdown" and i != front:
+    front = next((i for i, cell in enumerate(page.cells) if cell.kind == "markdown"), None)
+    for i, cell in enumerate(page.cells):
+        if cell.kind == "markdown" and i != front:
             yield i, cell.source
-        elif cell.cell_type == "code":
+        elif cell.kind == "code":
             yield from ((i, text) for text in shown(cell.source))
 
 
-def allowed(nb):
+def allowed(page):
     """Numbers that the page's prose may hold."""
-    page = nb.metadata.get("workloads", {})
-    rows = [row for row in ledger.rows().values() if row.section in page.get("sections", ()) and row.document == page.get("document")]
-    return of_facts().union(of_code(nb), *map(of_row, rows))
+    sections, document = page.metadata.get("sections", ()), page.metadata.get("document")
+    rows = [row for row in ledger.rows().values() if row.section in sections and row.document == document]
+    return of_facts().union(of_code(page), *map(of_row, rows))
 
 
-def problems(nb, name):
+def problems(page, name):
     """What is typed where it should be computed: one text each."""
-    listed = nb.metadata.get("workloads", {}).get("literals", {})
+    listed = page.metadata.get("literals", {})
     for literal, reason in listed.items():
         if not isinstance(reason, str) or not reason.strip() or len(reason) > 120:
             yield f"{name}: the listed literal {literal!r} needs a short reason"
-    fine, unused = sorted(allowed(nb)), set(listed)
-    for i, text in prose(nb):
+    fine, unused = sorted(allowed(page)), set(listed)
+    for i, text in prose(page):
         for found in literals(text):
             unused.discard(found.text)
             if found.text in listed or any(math.isclose(x, y, rel_tol=1e-9) for x in (found.number, found.value) for y in fine):
@@ -266,20 +260,9 @@ def every_page():
     return every_notebook() + sorted(p for p in written if p.relative_to(ROOT).as_posix() not in RECORDS)
 
 
-def opened(path):
-    """A page as a notebook; a Markdown page as its front block and the rest."""
-    if path.suffix == ".ipynb":
-        return nbformat.read(path, as_version=4)
-    text = path.read_text(encoding="utf-8")
-    metadata, text = re.match(r"(?:---\n(.*?)\n---\n)?(.*)", text, re.DOTALL).groups()
-    sections = re.split(r"(?m)^(?=## )", text, maxsplit=1)
-    cells = [nbformat.v4.new_markdown_cell(part) for part in (sections if len(sections) > 1 else text.strip().split("\n\n", 2))]
-    return nbformat.v4.new_notebook(cells=cells, metadata={"workloads": (yaml.safe_load(metadata or "") or {}).get("workloads", {})})
-
-
 def main():
     paths = [Path(p).resolve() for p in sys.argv[1:]] or every_page()
-    found = [text for p in paths for text in problems(opened(p), p.relative_to(ROOT).as_posix())]
+    found = [text for p in paths for text in problems(content.page(p), p.relative_to(ROOT).as_posix())]
     print("\n".join(found) if found else "No result is typed into prose.")
     return len(found) > 0
 

@@ -16,8 +16,8 @@ import tempfile
 import tokenize
 from pathlib import Path
 
-import nbformat
-from notebooks import ROOT, every_notebook, python
+import content
+from notebooks import ROOT, every_notebook
 from spellchecker import SpellChecker
 
 WORDS = ROOT / "tests/words.txt"
@@ -35,7 +35,7 @@ def every_file():
 
 def of_code(source, messages=True):
     """Docstrings, comments and, if asked for, strings that hold a sentence, of a Python text; and the names that it uses."""
-    source = python(source)
+    source = content.python(source)
     nodes = list(ast.walk(ast.parse(source)))
     texts = [t.string for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.COMMENT]
     texts += filter(None, (ast.get_docstring(n) for n in nodes if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef)))
@@ -54,13 +54,9 @@ def sentence(string):
 
 def of_file(path):
     """The prose of a file, and the names that are no words."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        return of_code(text, messages="tests" not in path.parts)  # a test plants what is wrong
-    if path.suffix == ".md":
-        return re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL), set()
-    cells = nbformat.reads(text, as_version=4).cells
-    return "\n\n".join(c.source if c.cell_type == "markdown" else of_code(c.source)[0] for c in cells), set()
+        return of_code(path.read_text(encoding="utf-8"), messages="tests" not in path.parts)  # a test plants what is wrong
+    return "\n\n".join(c.source if c.kind == "markdown" else of_code(c.source)[0] for c in content.page(path).cells), set()
 
 
 def words(text):

@@ -13,6 +13,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import content
 import library
 import sphinx_codeautolink.extension as codeautolink
 from docutils import nodes
@@ -221,7 +222,7 @@ def gather(app, env, added, changed, removed):
         name
         for doc in env.found_docs
         if doc.startswith("book/reference/") and (path := Path(app.srcdir) / f"{doc}.ipynb").exists()
-        for name in re.findall(r"\(table-(\w+)\)=", path.read_text(encoding="utf-8"))
+        for name in re.findall(r"\(table-(\w+)\)=", content.page(path).markdown)
     }
     app.workloads_api = {"keys": keys, "tables": tables}
     state = hashlib.sha256(json.dumps([sorted(keys), sorted(tables)]).encode()).hexdigest()

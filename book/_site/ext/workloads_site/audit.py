@@ -9,6 +9,7 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 
+import content
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
@@ -44,13 +45,13 @@ class Stored:
     """What the stored notebooks say of every row, and the names of the pages."""
 
     def __init__(self):
-        notebooks = audit.stored()
-        records = audit.collected(notebooks)
+        pages = audit.stored()
+        records = audit.collected(pages)
         self.counts = audit.counts(records)
         self.by_id, self.shown = {}, {r["id"] for r in records} - {r["id"] for r in records if r["kind"] == "check"}
         for line in audit.audit(records):
             self.by_id.setdefault(line["id"], []).append(line)
-        self.names = {page: _name(nb) for page, nb in notebooks.items()}
+        self.names = {name: _short(page.title) for name, page in pages.items()}
 
     def verdict(self, row):
         """The verdict of the row's check; how it is shown; or that no page of this site has it, as in a class's site the exercises."""
@@ -75,9 +76,8 @@ def _stored(times):
     return Stored()
 
 
-def _name(nb):
+def _short(title):
     """A short name of a page: the number of its section or exercise, else its title up to a colon."""
-    title = re.search(r"^# (.*)", nb.cells[0].source, re.MULTILINE)[1]
     return (re.match(r"Exercise [\w-]+|\d[\d.]*\d", title) or [title.partition(":")[0]])[0]
 
 

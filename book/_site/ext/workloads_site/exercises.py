@@ -5,31 +5,30 @@ from html import escape
 from pathlib import Path
 
 import assignment
+import content
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 GROUPS = (("ground", "The ground"), ("flop-accounting", "FLOP Accounting"), ("workloads", "Inference and Training Workloads"))
+LINKED = re.compile(r"\[([^\]]+)\]\(")
 HEADS = ("Exercise and goal", "Builds on", "Minutes", "Points tested", "Points by hand", "Rows", "Starter")
-CHECKS = "application/vnd.workloads.checks+json"
 
 
-def described(path):
-    """What the front block, the metadata and the cells of an exercise say."""
-    nb = assignment.read(path)
-    front, meta = assignment.source(nb["cells"][0]), nb["metadata"]["workloads"]
-    graded = [c for c in nb["cells"] if assignment.role(c, "grade")]
-    by_hand = sum(c["metadata"]["nbgrader"]["points"] for c in graded if assignment.role(c, "solution"))
-    records = [r for c in nb["cells"] for o in c.get("outputs", []) for r in o.get("data", {}).get(CHECKS, [])]
+def described(path, root):
+    """What the metadata and the cells of an exercise say."""
+    page = content.page(path, root)
+    graded = [c.metadata["nbgrader"] for c in page.cells if c.metadata.get("nbgrader", {}).get("grade")]
+    by_hand = sum(grading["points"] for grading in graded if grading["solution"])
     return {
-        "title": re.search(r"# (.*)", front)[1],
-        "goal": re.search(r"Goal:\s*(.*?)\*", front, re.DOTALL)[1].strip(),
-        "builds": re.findall(r"\[([^\]]+)\]\(\.\./\.\./(book/[^)]+)\.ipynb\)", front),
-        "document": meta["document"],
-        "minutes": meta["minutes"],
-        "sections": meta["sections"],
-        "tested": sum(c["metadata"]["nbgrader"]["points"] for c in graded) - by_hand,
+        "title": page.title,
+        "goal": f"{page.words['goal']}.",
+        "builds": list(zip(LINKED.findall(page.words["builds"]), page.leads("builds"), strict=True)),
+        "document": page.metadata["document"],
+        "minutes": page.minutes,
+        "sections": page.metadata["sections"],
+        "tested": sum(grading["points"] for grading in graded) - by_hand,
         "by_hand": by_hand,
-        "rows": list(dict.fromkeys(r["id"] for r in records)),
+        "rows": list(dict.fromkeys(record["id"] for record in page.records)),
     }
 
 
@@ -53,10 +52,11 @@ class Table(SphinxDirective):
     """``{exercises}``: the tables of all exercises, made from them."""
 
     def run(self):
-        found = assignment.exercises(Path(self.env.srcdir))
+        root = Path(self.env.srcdir)
+        found = assignment.exercises(root)
         for path in found.values():
             self.env.note_dependency(str(path))
-        here, all_of_them = "../" * self.env.docname.count("/"), {name: described(path) for name, path in found.items()}
+        here, all_of_them = "../" * self.env.docname.count("/"), {name: described(path, root) for name, path in found.items()}
         head = "".join(f'<th scope="col">{h}</th>' for h in HEADS)
         tables = []
         for document, caption in GROUPS:
@@ -105,7 +105,7 @@ def write_starters(app, exception):
     if exception or app.builder.format != "html":
         return
     for name, path in assignment.exercises(Path(app.srcdir)).items():
-        assignment.write(assignment.starter(assignment.read(path)), Path(app.outdir) / f"starters/{name}.ipynb")
+        assignment.write(assignment.handed_out(path), Path(app.outdir) / f"starters/{name}.ipynb")
 
 
 def setup(app):

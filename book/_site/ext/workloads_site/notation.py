@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import nbformat
+import content
 from docutils import nodes
 from docutils.statemachine import StringList
-from prose import parsed
 from sphinx.util.docutils import SphinxDirective
 
 from .wayfinding import contents
@@ -122,11 +121,11 @@ def _strings(tree):
 def used(page):
     """Symbols in the maths of a page: its text, the texts of its code, its SymPy symbols."""
     found = set()
-    for cell in nbformat.read(ROOT / f"{page}.ipynb", 4).cells:
-        if cell.cell_type == "markdown":
+    for cell in content.page(ROOT / f"{page}.ipynb").cells:
+        if cell.kind == "markdown":
             found |= {s for tex in _maths(cell.source) for s in symbols(tex)}
-        elif cell.cell_type == "code":
-            tree = parsed(cell.source)
+        elif cell.kind == "code":
+            tree = content.parsed(cell.source)
             found |= {
                 s for text in _strings(tree) if "$" in text for tex in _maths(text) for s in symbols(tex) if "\\" in tex or len(tex) < 20
             }

@@ -1,23 +1,21 @@
-"""The way through the book, read from its pages: what each builds on and leads to; and the map of them all."""
+"""The way through the book, read from its pages: what each builds on and leads to, put into its text; and the map of them all."""
 
-import json
 import re
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+import content
 import library
-import prose
 import yaml
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-LINK = re.compile(r"\]\(([^)#\s]+)\.(?:ipynb|md)\)")
 LABEL = re.compile(r"(?:Exercise|Design) ([^:]+):")
 
 
-class Page(NamedTuple):
-    """A page as the table of contents and its own front block describe it; ``parent`` and ``builds`` are names of pages."""
+class Entry(NamedTuple):
+    """A page as the table of contents and its own metadata describe it; ``parent`` and ``builds`` are names of pages."""
 
     name: str
     part: str
@@ -54,44 +52,18 @@ def source(root, name):
     return next((path for end in (".ipynb", ".md") if (path := root / f"{name}{end}").exists()), None)
 
 
-def texts(path):
-    """Front block, whole Markdown and code of a page."""
-    if path.suffix == ".md":
-        text = re.sub(r"\A---\n.*?\n---\n", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-        return text.partition("\n## ")[0], text, ""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    markdown, code = ([("".join(c["source"])) for c in cells if c["cell_type"] == kind] for kind in ("markdown", "code"))
-    return markdown[0], "\n\n".join(markdown), "\n".join(code)
-
-
-def links(text, path, root):
-    """Names of the pages that a text links to."""
-    return [(path.parent / target).resolve().relative_to(root.resolve()).as_posix() for target in LINK.findall(text) if ":" not in target]
-
-
-def layers(code):
-    """The layers of the library whose names a page's code uses."""
-    places = [name.split(".") for name in library.names_used(prose.parsed(code))]
+def layers(names):
+    """The layers of the library that some of its full names lie in."""
+    places = [name.split(".") for name in names]
     return frozenset(place[1] for place in places if place[0] == "workloads" and place[1] in library.LAYERS)
 
 
 def read(root, name, part, parent):
     path = source(root, name)
     if not path:
-        return Page(name, part, parent, name.rpartition("/")[2], None, [], [], frozenset())
-    front, text, code = texts(path)
-    after = text.rpartition("**Next:**")[2] if "**Next:**" in text else ""
-    needs = re.search(r"^\*(\d+) minutes\. Builds on (.*?)\.(?: [A-Z]|\*)", front, re.MULTILINE)
-    return Page(
-        name,
-        part,
-        parent,
-        re.search(r"^# (.*)", front, re.MULTILINE)[1],
-        int(needs[1]) if needs else None,
-        links(needs[2], path, root) if needs else [],
-        links(after, path, root),
-        layers(code),
-    )
+        return Entry(name, part, parent, name.rpartition("/")[2], None, [], [], frozenset())
+    page = content.page(path, root)
+    return Entry(name, part, parent, page.title, page.minutes, page.leads("builds"), page.leads("next"), layers(page.names_used))
 
 
 def book(root):
@@ -215,5 +187,23 @@ class Map(SphinxDirective):
         return [nodes.raw("", html, format="html", classes=["wl-unread"])]  # the search finds the pages, not their names here
 
 
+def complete(app, docname, text):
+    """What a page says in its metadata stands in its text before it is read."""
+    text[0] = content.completed_text(text[0], Path(app.env.doc2path(docname)).suffix)
+
+
+def complete_downloads(app, exception):
+    """The sources that the site offers say it, too."""
+    if exception or app.builder.format != "html":
+        return
+    for docname in app.env.found_docs:
+        path = Path(app.env.doc2path(docname))
+        offered = Path(app.outdir, "_sources", docname).with_name(path.name)
+        if offered.exists():
+            offered.write_text(content.completed_text(path.read_text(encoding="utf-8"), path.suffix), encoding="utf-8")
+
+
 def setup(app):
     app.add_directive("map", Map)
+    app.connect("source-read", complete)
+    app.connect("build-finished", complete_downloads)
