@@ -6,7 +6,6 @@ computed from what a reader sees of it: 200 words a minute, 0.15 a line of code,
 
 import ast
 import io
-import json
 import re
 import subprocess
 import sys
@@ -15,6 +14,10 @@ import tokenize
 import rooms
 
 import workloads
+
+ROOT = rooms.LIBRARY.parents[1]
+sys.path.insert(0, str(ROOT / "book/_site"))
+import content
 
 LIMITS = {
     "code lines": 4500,
@@ -32,10 +35,8 @@ LIMITS = {
     "lines that draw, in a cell of a page": 8,
     "words about the sources, not about the subject": 0,
 }
-ROOT = rooms.LIBRARY.parents[1]
 CLOSING = "book/flop-accounting/assumptions.ipynb"  # the page that compares with its source
 SOURCES = re.compile(r"the document|the chapter|as printed|not printed", re.IGNORECASE)
-FOLDED = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
 SILENT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
@@ -71,36 +72,25 @@ def others(tree):
 
 
 def chapters():
-    """Pages with their cells: all notebooks of the book that are no reference."""
+    """The notebooks of the book that are no reference."""
     found = sorted((ROOT / "book").rglob("*.ipynb"))
     kept = [path for path in found if not {"reference", ".ipynb_checkpoints", "node_modules"} & set(path.parts)]
-    return {path.relative_to(ROOT).as_posix(): json.loads(path.read_text("utf-8"))["cells"] for path in kept}
+    return {path.relative_to(ROOT).as_posix(): content.page(path) for path in kept}
 
 
-def drawing(source):
-    """Lines of a cell that draw on axes by hand: functions under ``@figure`` and what is written of ``ax``."""
-    tree = ast.parse(re.sub(r"^([ \t]*)[%!].*$", r"\1pass", source, flags=re.MULTILINE))
-    own = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and any("figure" in ast.unparse(d) for d in f.decorator_list)]
-    return sum(f.end_lineno - f.lineno + 1 for f in own)
+def drawing(cell):
+    """Lines of a cell that draw on axes by hand: functions under ``@figure``."""
+    functions = [f for f in ast.walk(content.parsed(cell.source)) if isinstance(f, ast.FunctionDef)]
+    drawn = [f for f in functions if any("figure" in ast.unparse(d) for d in f.decorator_list)]
+    return sum(f.end_lineno - f.lineno + 1 for f in drawn)
 
 
-def read(cells):
+def read(page):
     """What a reader sees of a page: minutes, lines of code before the first figure, longest drawing, words about the sources."""
-    words = code = things = longest = 0
-    first, text = None, ""
-    for cell in cells:
-        source, tags = "".join(cell["source"]), set(cell["metadata"].get("tags", []))
-        if cell["cell_type"] == "markdown":
-            words, things, text = words + len(source.split()), things + source.count("\n|:"), text + source
-            continue
-        code += 0 if tags & FOLDED else sum(bool(line.strip()) for line in source.splitlines())
-        longest = max(longest, drawing(source))
-        for output in cell["outputs"]:
-            shown, image = "".join(output.get("data", {}).get("text/markdown", "")), "image/svg+xml" in output.get("data", {})
-            first = code if image and first is None else first
-            things += image + ("|:--" in shown or "|---" in shown)
-            words, text = words + (0 if "|" in shown else len(shown.split())), text + shown
-    return words / 200 + 0.15 * code + 0.5 * things, code if first is None else first, longest, len(SOURCES.findall(text))
+    code = [cell for cell in page.cells if cell.kind == "code"]
+    first = next((i for i, cell in enumerate(code) if cell.shown("image/svg+xml")), len(code))
+    before = sum(len(content.visible(cell)) for cell in code[: first + 1])
+    return content.reading(page.cells), before, max(map(drawing, code), default=0), len(SOURCES.findall(page.markdown + page.said))
 
 
 def measured():
@@ -115,7 +105,7 @@ def measured():
     tops = [n for tree in trees.values() for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
     most = lambda counts: (max(counts.values()), max(counts, key=counts.get))
     listed = lambda found: (len(found), ", ".join(sorted(found)[:5]))
-    pages = {name: read(cells) for name, cells in chapters().items()}
+    pages = {name: read(page) for name, page in chapters().items()}
     voices = {name: page[3] for name, page in pages.items() if name != CLOSING}
     *PAGES, WORDS = list(LIMITS)[-4:]
     return {

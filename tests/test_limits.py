@@ -1,5 +1,6 @@
 """The library stays small: tests/limits.py says what counts."""
 
+import content
 import limits
 import pytest
 
@@ -31,7 +32,7 @@ def test_what_a_reader_sees_of_a_page_is_measured():
         cell(code, {"image/svg+xml": "<svg/>"}, {"text/markdown": "one two"}),
         cell(code, {"text/markdown": "| a |\n|:--|"}, tags=["hide-input"]),
     ]
-    minutes, before, longest, voice = limits.read(cells)
+    minutes, before, longest, voice = limits.read(content.Page({"cells": cells, "metadata": {}}))
     words, lines, things = 400 + 2 + 4 + 2, 2 + 5, 1 + 1 + 1
     assert minutes == pytest.approx(words / 200 + 0.15 * lines + 0.5 * things)
     assert (before, longest, voice) == (7, 3, 1)

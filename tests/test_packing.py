@@ -14,6 +14,7 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
 import class_site
+import content
 import packing
 
 WHEELS = packing.wheels()
@@ -58,13 +59,7 @@ def test_no_row_that_only_a_solution_computes_is_in_the_ledger_of_the_wheel():
     dropped = {row["id"] for row in LEDGER} - KEPT
     assert dropped == {row["id"] for row in LEDGER if row["role"] == "exercise" and row["id"] not in on_chapters}
     solved = {
-        row_id
-        for path in assignment.exercises().values()
-        for cell in assignment.read(path)["cells"]
-        for output in cell.get("outputs", ())
-        for record in output.get("data", {}).get(packing.CHECKS, ())
-        if record["kind"] == "check"
-        for row_id in [record["id"]]
+        record["id"] for path in assignment.exercises().values() for record in content.page(path).records if record["kind"] == "check"
     }
     assert dropped == solved - on_chapters and len(dropped) > 50
     assert [row for row in LEDGER if row["id"] in KEPT] == json.loads(packing.files("workloads_book")[packing.LEDGER])

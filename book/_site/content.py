@@ -63,25 +63,35 @@ class Cell(NamedTuple):
         return ["".join(data) if kind.startswith("text") else data for data in found]
 
 
+def visible(cell):
+    """The lines of code that a reader sees of a cell."""
+    return [line for line in cell.source.splitlines() if line.strip()] if cell.kind == "code" and not cell.tags & HIDDEN else []
+
+
 def _cells(nb):
     return tuple(Cell(c["cell_type"], source(c), c.get("metadata", {}), c.get("outputs", [])) for c in nb["cells"])
 
 
 # ------------------------------------------------------------------------------------------------- what the metadata says, in the text
-def minutes(cells):
-    """How long a page takes: 200 words a minute, 0.15 for a visible line of code, 0.5 for a figure or a table."""
+def reading(cells):
+    """Minutes that a page takes: 200 words a minute, 0.15 for a visible line of code, 0.5 for a figure or a table."""
     words = lines = things = 0
     for cell in cells:
         if cell.kind == "markdown":
             words += len(cell.source.split())
             things += cell.source.count("\n|:")
         elif cell.kind == "code":
-            lines += 0 if cell.tags & HIDDEN else sum(bool(line.strip()) for line in cell.source.splitlines())
+            lines += len(visible(cell))
             things += len(cell.shown("image/svg+xml"))
             for text in cell.shown():
                 things += "|:--" in text or "|---" in text
                 words += 0 if "|" in text else len(text.split())
-    return max(1, round(words / 200 + 0.15 * lines + 0.5 * things))
+    return words / 200 + 0.15 * lines + 0.5 * things
+
+
+def minutes(cells):
+    """The same as a page says it: whole, and at least one."""
+    return max(1, round(reading(cells)))
 
 
 def opening(words, length):

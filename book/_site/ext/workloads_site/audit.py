@@ -1,4 +1,4 @@
-"""The audit on the site: all rows of the ledger with what the pages computed, the differences from print, a place for each check.
+"""The audit on the site: all rows of the ledger with what the pages computed, the differences from print, links to each check.
 
 ``{audit} counts`` numbers of rows by section, ``{audit} rows`` all rows with a filter, ``{audit} differences`` what does not follow, with
 its corrections, ``{audit} totals`` one sentence. All of it is read from the outputs that the notebooks store, by the functions of audit.py.
@@ -9,9 +9,7 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 
-import content
 from docutils import nodes
-from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from workloads_book import ledger
@@ -19,7 +17,6 @@ from workloads_book.page import VERDICTS, in_unit
 
 from .exercises import GROUPS
 
-log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
 import audit
 
