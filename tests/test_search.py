@@ -17,7 +17,7 @@ BUILT = pytest.mark.skipif(not PAGES, reason="the site is not built: run `make b
 ASKED = {  # what is typed: the page that has it, and whether it must come first
     "roofline check": ("book/flop-accounting/roofline-check", True),  # a title
     "idle time stretch": ("book/workloads/3-1-3", False),  # a sentence
-    "Kingman": ("book/workloads/3-1-3", True),  # a formula's name
+    "Kingman": ("book/workloads/3-1-3-queues", True),  # a formula's name
     "hundred attempts whole bar": ("book/workloads/3-2-2", False),  # the caption of a figure
     "F-4": ("exercises/f-04/f-04", True),  # an exercise, by its number
     "zeppelin": ("", False),  # nowhere

@@ -245,3 +245,25 @@ def forked_mask(state, questions, *, alt, caption):
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("top")
         ax.grid(visible=False)
+
+
+def fluid_queue(*, alt, caption):
+    """A queue as a tank: inflow, level, outflow at the rate of the cards, and what they cannot keep."""
+
+    @figure(alt=alt, caption=caption, size=(4.8, 2.2))
+    def _(ax):
+        ax.bar(3.6, 1.6, 2.4, bottom=0.2, fill=False, edgecolor=INK, linewidth=1.5)
+        ax.bar(3.6, 0.8, 2.4, bottom=0.2, color=BLUE, edgecolor=BLUE, hatch="--", linewidth=0)
+        ax.bar(7.2, 1.0, 2.0, bottom=0.5, fill=False, edgecolor=GREEN, linewidth=2)
+        for start, end in ((0.6, 2.3), (4.9, 6.1), (8.3, 9.6)):
+            ax.annotate("", (end, 1.0), (start, 1.0), arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.5})
+        for x, y, text in (
+            (1.3, 1.3, "arrivals λ"),
+            (3.6, 1.4, "backlog Q"),
+            (7.2, 1.0, "cards μ"),
+            (9.1, 1.3, "done"),
+            (7.2, 0.2, "unused rate is lost"),
+        ):
+            ax.text(x, y, text, ha="center", va="center", color=INK, fontsize=11)
+        ax.set(xlim=(-0.3, 9.9), ylim=(0, 2))
+        ax.set_axis_off()
