@@ -149,6 +149,16 @@ def test_erratum_pool_that_all_but_fits():
     assert f"{100 * (wanted / pool - 1):.1f}% more: on average they all but fit" in text("book/workloads/3-1-4-replay.ipynb")
 
 
+def test_erratum_headline_without_the_measurement():
+    """Two parts of 64 sequences against 8N a token at 35% of the peak: by hand at both utilisations that the page names."""
+    read = 2 * 4096 * (16e9 + 64 * 2048.5 * 147_456) / 3.35e12  # s at full bandwidth
+    learning = 1024 * 4096 * 8 * 8e9 / (0.35 * 8 * 990e12)
+    share = lambda mbu: round(100 * read / mbu / (read / mbu + learning))
+    said = text("book/flop-accounting/assumptions.ipynb")
+    assert f"set right it is {share(0.7)}%, with the bandwidth that a published step reached {share(0.42)}%" in said and share(0.42) == 68
+    assert "roughly 65 to 75%" in said and "may buy the wrong machine" not in said
+
+
 def test_erratum_sums_of_the_three_products():
     """Y = X W, dX = dY W^T and dW = X^T dY with X of m rows and k columns, W of k rows and n columns."""
     shape = {"X": "mk", "W": "kn", "Y": "mn"}
