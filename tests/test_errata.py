@@ -185,7 +185,7 @@ def test_erratum_windows_that_began_anew():
 
 def test_erratum_four_bits_everywhere():
     """Qwen3-8B with adapters of rank 16: embedding and head are 2 x 151,936 x 4,096 weights, three bytes in four more than at 4 bits."""
-    right, wrong = re.search(r"in 4 bits it is ([\d.]+) GB .* expects ([\d.]+) GB", text("book/workloads/3-4-2.ipynb")).groups()
+    right, wrong = re.search(r"in 4 bits it is ([\d.]+) GB .* expects ([\d.]+) GB", text("book/workloads/3-4-2-frozen.ipynb")).groups()
     assert float(right) - float(wrong) == pytest.approx(1.5 * (2 * 151_936 * 4096 + 308_224) / 1e9, abs=0.001)
 
 

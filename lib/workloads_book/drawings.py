@@ -267,3 +267,74 @@ def fluid_queue(*, alt, caption):
             ax.text(x, y, text, ha="center", va="center", color=INK, fontsize=11)
         ax.set(xlim=(-0.3, 9.9), ylim=(0, 2))
         ax.set_axis_off()
+
+
+def patch_grids(side, patch, merge, *, alt, caption):
+    """A square image cut into patches, and the same square cut into visual tokens, one of them marked in both."""
+
+    @figure(alt=alt, caption=caption, size=(3.6, 6.8), axes=(2, 1))
+    def _(above, below):
+        for ax, cell, what in ((above, patch, "patches"), (below, patch * merge, "visual tokens")):
+            n, marked = side // cell, merge * patch // cell
+            ax.vlines(range(n + 1), 0, n, color=BLUE, linewidth=0.5)
+            ax.hlines(range(n + 1), 0, n, color=BLUE, linewidth=0.5)
+            left, low = 7 * marked, 12 * marked
+            ax.fill_between([left, left + marked], low, low + marked, facecolor=ORANGE, edgecolor=INK)
+            if marked > 1:
+                ax.vlines(range(left + 1, left + marked), low, low + marked, color=INK, linewidth=0.8)
+                ax.hlines(range(low + 1, low + marked), left, left + marked, color=INK, linewidth=0.8)
+            ax.set(aspect="equal", xticks=[], yticks=[], xlabel=f"{n} × {n} = {n * n:,} {what}")
+            ax.grid(visible=False)
+            ax.spines[:].set_visible(False)
+
+
+def training_walk(chain, steps, *, alt, caption):
+    """Forward pass, backward pass and update of a row of layers: who reads what again, and where weight gradients go."""
+
+    @figure(alt=alt, caption=caption, size=(4.8, 3.4))
+    def _(ax):
+        place = {op.name: i for i, op in enumerate(chain)}
+
+        def arrow(start, end, color, style="-"):
+            ax.annotate("", end, start, arrowprops=dict(arrowstyle="->", color=color, lw=1.5, ls=style))
+
+        for name, i in place.items():
+            ax.text(i, 2, name, ha="center", va="center")
+            if i:
+                arrow((i - 0.72, 2), (i - 0.28, 2), BLUE)
+        for s in steps:
+            i = place[s.name]
+            ax.text(i, 1, "1" if s.name == "loss" else f"d{s.name}", ha="center", va="center")
+            for name in s.input_gradients:
+                arrow((i - 0.28, 1), (place[name] + 0.34, 1), ORANGE)
+            for name in s.needs:
+                arrow((place[name] + 0.06, 1.84), (i - 0.08, 1.16), GREY, "--")
+            if s.weight_gradient:
+                ax.text(i, 0.34, f"dW{s.name[1:]}", ha="center", va="center")
+                arrow((i, 0.84), (i, 0.5), GREEN, ":")
+        last = len(chain) - 2
+        ax.plot([0.7, last + 0.3], [0.12, 0.12], color=GREEN, lw=3)
+        ax.text((1 + last) / 2, -0.02, "update of all weights", ha="center", va="top")
+        ax.text(-0.4, 2.3, "forward", color=BLUE)
+        ax.text(-0.4, 1.28, "backward", color=ORANGE)
+        ax.set(xlim=(-0.5, last + 1.5), ylim=(-0.4, 2.6))
+        ax.axis("off")
+
+
+def packed_masks(splits, pairs, *, alt, caption):
+    """Causal masks of documents that share a sequence: {name: their lengths}, with the number of pairs of each split."""
+
+    @figure(alt=alt, caption=caption, size=(3.6, 6.6), axes=(len(splits), 1))
+    def _(*axes):
+        for ax, (name, lengths) in zip(axes, splits.items()):
+            start = 0
+            for length in lengths:
+                corner = [start, start, start + length], [start, start + length, start + length]
+                ax.fill(*corner, facecolor=BLUE, hatch="//", edgecolor=PAPER, linewidth=0)
+                start += length
+            ax.plot([0, start, start, 0, 0], [0, 0, start, start, 0], color=INK, lw=1)
+            text = f"{name}\n{pairs[name] / 1e6:.1f} million pairs"
+            ax.text(0.97 * start, 0.1 * start, text, ha="right", va="center")
+            ax.set(xlabel="key (token)", ylabel="query (token)", xlim=(0, start), ylim=(start, 0), aspect="equal")
+            ax.set(xticks=[0, start], yticks=[0, start])
+            ax.grid(visible=False)

@@ -105,9 +105,6 @@ class _Play(NamedTuple):
     stall: float
 
 
-_Play.__name__ = "Play"  # as pages show one
-
-
 def _offsets(arrivals, chunk):
     """Durations of the chunks, and the sum of those before each."""
     whole(len(arrivals), "number of chunks", least=1)
