@@ -192,7 +192,8 @@ def main():
         return print("\n".join(lines) or f"No value and no verdict moved since {a.moved}.")
     if a.rows:
         return print("\n".join(map(described, of_section(a.rows))))
-    records, done = collected(stored()), finished(FINISHED.read_text(encoding="utf-8"))
+    records = collected(stored())
+    done = finished(FINISHED.read_text(encoding="utf-8"))
     if a.missing:
         missing = [row for row in of_section(a.missing) if not covered(row, records)]
         return print("\n".join(f"{row.id:28} {row.role:9} {row.status:11} {row.what}" for row in missing) or "nothing is missing")

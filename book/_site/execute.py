@@ -65,7 +65,8 @@ def execute(cache, paths, workers):
 
 
 def main(workers):
-    kept, now = CACHE / "pages.json", {str(p.relative_to(ROOT)): hashlib.sha256(p.read_bytes()).hexdigest() for p in pages()}
+    kept = CACHE / "pages.json"
+    now = {str(p.relative_to(ROOT)): hashlib.sha256(p.read_bytes()).hexdigest() for p in pages()}
     known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     changed = [ROOT / name for name in now if known.get(name) != now[name]]
     if not changed:  # the cache itself takes seconds to load and to ask

@@ -81,7 +81,8 @@ def output(item):
         return f'<div class="output">{markdown(cut(data["text/markdown"]))}</div>'
     if "image/svg+xml" in data:
         title = re.search(r"<title[^>]*>([^<]*)</title>", data["image/svg+xml"])
-        alt, packed = html.unescape(title[1]) if title else "figure", base64.b64encode(data["image/svg+xml"].encode()).decode()
+        alt = html.unescape(title[1]) if title else "figure"
+        packed = base64.b64encode(data["image/svg+xml"].encode()).decode()
         return f'<img alt="{esc(alt)}" src="data:image/svg+xml;base64,{packed}">'
     if "image/png" in data:
         return f'<img alt="figure" src="data:image/png;base64,{esc(re.sub(r"[^A-Za-z0-9+/=]", "", data["image/png"]))}">'
@@ -132,7 +133,8 @@ def section(exercise, questions, nb, remarks):
 
 def page(student, name, questions, notebooks):
     """HTML of a student's page; notebooks as {exercise: (notebook or None, remarks)}."""
-    total, most = sum(q.points or 0 for q in questions), sum(q.max for q in questions)
+    total = sum(q.points or 0 for q in questions)
+    most = sum(q.max for q in questions)
     waits = sum(q.max for q in questions if q.points is None)
     waiting = f"; {waits:g} wait for a mark" if waits else ""
     sections = [section(e, {q.question: q for q in questions if q.exercise == e}, *notebooks[e]) for e in notebooks]

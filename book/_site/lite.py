@@ -150,7 +150,8 @@ def python(target, folder=None):
     """Fill a folder with Python for the browser and its packages; the text of the lock file that lists them."""
     official = json.loads((CORE / "pyodide-lock.json").read_text(encoding="utf8"))
     number = json.loads((CORE / "package.json").read_text(encoding="utf8"))["version"]
-    others, packages = distribution(official["packages"], number, folder), served(official["packages"])
+    others = distribution(official["packages"], number, folder)
+    packages = served(official["packages"])
     fetch(packages, ".".join(official["info"]["python"].split(".")[:2]))
     target.mkdir(parents=True, exist_ok=True)
     for path in [*(CORE / f for f in CORE_FILES), *(WHEELS / e["file_name"] for e in packages.values())]:
@@ -402,7 +403,8 @@ def main():
     try:
         if not (CORE / "package.json").exists():
             raise Missing("npm did not deliver Pyodide")
-        before, wanted = json.loads(done.read_text()) if done.exists() else {}, inputs(folder)
+        before = json.loads(done.read_text()) if done.exists() else {}
+        wanted = inputs(folder)
         if before != wanted:
             done.unlink(missing_ok=True)  # whatever stops this, the next build begins anew
             update(before, wanted, folder)

@@ -229,7 +229,8 @@ def prose(page):
 
 def allowed(page):
     """Numbers that the page's prose may hold."""
-    sections, document = page.metadata.get("sections", ()), page.metadata.get("document")
+    sections = page.metadata.get("sections", ())
+    document = page.metadata.get("document")
     rows = [row for row in ledger.rows().values() if row.section in sections and row.document == document]
     return of_facts().union(of_code(page), *map(of_row, rows))
 

@@ -165,6 +165,7 @@ def _end(child, before, boxed):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+    # an ended process hands its own children over, so again until none is left
     while not boxed and (left := _children() - before):
         for process in left:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -190,6 +191,7 @@ def execute(sources, limits=Limits(), isolation="auto"):
     order = json.dumps({"sources": sources, "limits": vars(limits)}).encode()
     with tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True) as folder:
         place = {} if boxed else {"cwd": folder, "env": _environment(folder)}
+        # without a box, processes that the notebook starts may leave its group: they then become children of this one, and are found
         before = _children()
         if not boxed:
             _adopt()
@@ -202,6 +204,7 @@ def execute(sources, limits=Limits(), isolation="auto"):
             **place,
         )
         got = []
+        # the reader stops at a limit, so a notebook that writes without end fills neither memory nor the pipe's other side
         reader = threading.Thread(target=_read, args=(child.stdout, 20 * limits.output + 2**20, got), daemon=True)
         reader.start()
         try:
@@ -347,6 +350,7 @@ def _inside():
     order = json.load(sys.stdin)
     limits = Limits(**order["limits"])
     _limit(limits)
+    # the way out was kept above; the kernel that starts now inherits nothing of it
     with open(os.devnull, "r+b") as null:
         for standard in (0, 1, 2):
             os.dup2(null.fileno(), standard)
@@ -357,7 +361,10 @@ def _inside():
     client = manager.blocking_client()
     client.start_channels()
     client.wait_for_ready(timeout=GRACE)
-    outputs, stopped, deadline, budget = [[] for _ in order["sources"]], None, time.monotonic() + limits.seconds, [limits.output]
+    outputs = [[] for _ in order["sources"]]
+    stopped = None
+    deadline = time.monotonic() + limits.seconds
+    budget = [limits.output]
     for i, source in enumerate(order["sources"]):
         try:
             outputs[i] = _run_cell(client, manager, source, limits, deadline, budget)

@@ -68,8 +68,10 @@ def sealed(exercise, quantities, names):
     for quantity, wanted in quantities.items():
         if unknown := set(wanted) - {"unit", "slips"}:
             raise ValueError(f"{exercise}: {quantity}: unknown key {', '.join(unknown)}")
+        # a slip is written as an expression of the solution's own names, so that it moves with the numbers of the exercise
         slips = [(answers.flat(quantity, eval(s["value"], Names(names))), s["hint"]) for s in wanted.get("slips", [])]
         for name, value in answers.flat(quantity, names[quantity]).items():
+            # a whole number below the limit is given whole; any other value may come as a rounded figure
             tolerance = answers.FINE if isinstance(value, int) and abs(value) < answers.EXACT else answers.COARSE
             entries[name] = {
                 "unit": wanted["unit"],
@@ -113,7 +115,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     a = parser.parse_args()
-    text, stored = everything(), TARGET.read_text(encoding="utf-8") if TARGET.exists() else ""
+    text = everything()
+    stored = TARGET.read_text(encoding="utf-8") if TARGET.exists() else ""
     if a.check and text != stored:
         sys.exit("answers.json is not what the exercises give: run book/_site/seal.py")
     if text != stored:

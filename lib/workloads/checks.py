@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any, TypeVar, cast
 
 from .numeric import Number, is_array, is_symbolic
@@ -85,17 +86,9 @@ def _require(value, name, unit, rule, holds) -> Number:
     value = plain(value)
     if is_array(value):
         return _require_all(value, name, unit, rule, holds)
-    if isinstance(value, (bool, str, Decimal)) or type(value).__module__.partition(".")[0] == "numpy":
+    if not isinstance(value, Real) or isinstance(value, bool) or type(value).__module__.partition(".")[0] == "numpy":
         _refuse(name, unit, value, f"a number, {rule}")
-    try:
-        finite = math.isfinite(value)
-    except TypeError:
-        _refuse(name, unit, value, f"a number, {rule}")
-    except OverflowError:  # an integer beyond the floats: finite
-        finite = True
-    if not (finite and holds(value)):
-        _refuse(name, unit, value, _rule(value, rule) if not finite else rule)
-    return value
+    return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, _rule(value, rule))
 
 
 def _require_all(values, name, unit, rule, holds):
@@ -192,6 +185,7 @@ def whole(value: Number, name: str, unit: str = "", least: Number = 0, most: Num
         name: of the argument, for the message.
         unit: of the argument, for the message.
         least: smallest value allowed.
+        most: largest value allowed; None leaves that end open.
 
     Example:
         >>> whole(16.0, "heads")
@@ -315,7 +309,7 @@ def keep(shape: Any, check: Callable[..., Any], unit: str, *names: str, of: str 
         shape: the instance, in its ``__post_init__``.
         check: one of the checks above.
         unit: of the argument, for the message.
-        *names: of stages.
+        *names: of its fields.
         of: what a message says behind a name.
         unknown: whether None may stand there.
         **limits: keywords of the check.
@@ -399,18 +393,23 @@ def _holds_array(value):
     return is_array(value) or (isinstance(value, (list, tuple)) and any(map(_holds_array, value)))
 
 
+def _parts(value):
+    """What a result holds, one level down: none of a shape that checked its fields when it was made; None for a single value."""
+    if isinstance(value, dict):
+        return value.values()
+    if is_dataclass(kind := type(value)):
+        return () if hasattr(kind, "__post_init__") else [getattr(value, field.name) for field in fields(kind)]
+    return value if isinstance(value, (list, tuple, set, frozenset)) else None
+
+
 def _within_floats(value):
     kind = type(value)
     if kind is float:
         return -math.inf < value < math.inf
     if kind in PLAIN:
         return True
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return all(map(_within_floats, value))
-    if isinstance(value, dict):
-        return all(map(_within_floats, value.values()))
-    if is_dataclass(kind):  # one that checks itself has been looked at when it was made
-        return hasattr(kind, "__post_init__") or all(_within_floats(getattr(value, field.name)) for field in fields(kind))
+    if (parts := _parts(value)) is not None:
+        return all(map(_within_floats, parts))
     if isinstance(value, (float, complex)):
         return math.isfinite(abs(value)) and not isinstance(value, complex)
     if is_array(value) and value.dtype.kind in "fc":
@@ -420,12 +419,5 @@ def _within_floats(value):
 
 def _first_beyond(value):
     """The number of a result that is no finite one."""
-    if isinstance(value, dict):
-        value = list(value.values())
-    elif is_dataclass(value):
-        value = [getattr(value, field.name) for field in fields(value)]
-    elif is_array(value):
-        value = value.ravel().tolist()
-    if isinstance(value, (list, tuple)):
-        return _first_beyond(next(v for v in value if not _within_floats(v)))
-    return value
+    parts = value.ravel().tolist() if is_array(value) else _parts(value)
+    return value if parts is None else _first_beyond(next(v for v in parts if not _within_floats(v)))

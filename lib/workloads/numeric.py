@@ -200,10 +200,12 @@ def sum_of_larger(start: Number, stop: Number, a: Sequence[Number], b: Sequence[
     """
     level, slope = a[0] - b[0], a[1] - b[1]
     exact = isinstance(level, int) and isinstance(slope, int)
-    # in floats it may be infinite: cut to the range first
+    # the difference level + slope t changes its sign once at most, at the crossing; parallel lines divide by 1 instead of 0
     crossing = -level // (slope or 1) if exact else -level / where(slope == 0, 1, slope)
+    # last t of the first run, or start - 1 if there is none; the crossing may lie far outside, so it is cut before it is rounded
     turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)
     before, after = line_sum(start, turn, level, slope), line_sum(turn + 1, stop, level, slope)
+    # the sum of a run is positive just where a lies above b in it
     return line_sum(start, stop, *b) + maximum(before, 0) + maximum(after, 0)
 
 

@@ -102,7 +102,7 @@ def binary(value: Bytes, digits: Count = 4) -> str:
     """Text of a number of bytes in KiB, MiB, GiB or TiB.
 
     Args:
-        value: in B.
+        value: an amount of memory (B).
         digits: significant digits.
 
     Example:

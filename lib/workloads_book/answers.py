@@ -17,8 +17,8 @@ from pathlib import Path
 
 from workloads.units import number
 
-FINE, COARSE = 1e-6, 5e-3  # relative: what the graded tests ask for, and what counts as the same figure, rounded (whole numbers below
-EXACT = 10**5  # this one are not rounded)
+FINE, COARSE = 1e-6, 5e-3  # relative: what the graded tests ask for; what counts as the same figure, rounded
+EXACT = 10**5  # whole numbers below it are not rounded
 ZERO = 1e-9  # below this, a value is zero
 SCALES = (  # (units, factor, its name): a value that is off by one of these has the right digits
     ("", 1e3, "1000"),

@@ -209,7 +209,8 @@ class LearningRecord:
                 f"({len(lengths)}) and labels ({len(labels)}), got {self.retained!r}"
             )
         for length, marked in zip(lengths, labels):
-            whole(length, "sequence_lengths", "tokens", least=1), whole(marked, "labels", "tokens")
+            whole(length, "sequence_lengths", "tokens", least=1)
+            whole(marked, "labels", "tokens")
             nonnegative(length - marked, "sequence_lengths - labels", "tokens")
 
 

@@ -64,7 +64,8 @@ def ticks(low, high, log=False):
         step = 10 ** math.floor(math.log10((high - low) / 4))
         step = next(step * m for m in (1, 2, 2.5, 5, 10) if (high - low) / (step * m) <= 5)
         return [round(k * step, 12) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
-    first, last = math.ceil(math.log10(positive(low, "low")) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    first = math.ceil(math.log10(positive(low, "low")) - 1e-9)
+    last = math.floor(math.log10(high) + 1e-9)
     powers = [10**k if k >= 0 else 10.0**k for k in range(first, last + 1)]
     if len(powers) > 2:
         return powers[:: math.ceil(len(powers) / 6)]

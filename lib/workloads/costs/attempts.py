@@ -260,7 +260,8 @@ def attempts_used(success: Share, limit: Count, correlation: Share = 0) -> Numbe
         >>> attempts_used(0.5, 3)
         1.75
     """
-    limit, miss = checks.whole(limit, "limit", "attempts", least=1, most=checks.MANY), 1 - checks.fraction(success, "success", zero=True)
+    limit = checks.whole(limit, "limit", "attempts", least=1, most=checks.MANY)
+    miss = 1 - checks.fraction(success, "success", zero=True)
     return total(islice(_all_fail_chances(miss, checks.fraction(correlation, "correlation", zero=True)), limit))
 
 
@@ -278,7 +279,7 @@ def stopped_cost_per_success(cost: Number, success: Share, limit: Count, correla
         correlation: rho in [0, 1], between two attempts at one task.
 
     Assumptions:
-        As in `all_fail`. the check recognises a success without error.
+        As in `all_fail`, and the check recognises a success without error.
 
     Raises:
         ValueError: as `all_fail` does, and when nothing can succeed.
@@ -308,7 +309,7 @@ def parallel_cost_per_success(cost: Number, success: Share, width: Count, correl
         correlation: rho in [0, 1], between two attempts at one task.
 
     Assumptions:
-        As in `all_fail`. the check recognises a success without error.
+        As in `all_fail`, and the check recognises a success without error.
 
     Raises:
         ValueError: as `all_fail` does, and when nothing can succeed.

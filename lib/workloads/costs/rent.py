@@ -58,7 +58,7 @@ def equivalent_device_seconds(device_seconds: Seconds, peak: FlopsPerSecond, ref
         H_ref = H x peak / reference_peak.
 
     Args:
-        device_seconds: H.
+        device_seconds: H, on the device at hand (s).
         peak: dense, at one precision (FLOP/s).
         reference_peak: dense, at one precision (FLOP/s).
 
@@ -69,7 +69,8 @@ def equivalent_device_seconds(device_seconds: Seconds, peak: FlopsPerSecond, ref
         >>> round(equivalent_device_seconds(1, 989.4e12, 312e12), 3)
         3.171
     """
-    positive(peak, "peak", "FLOP/s"), positive(reference_peak, "reference_peak", "FLOP/s")
+    positive(peak, "peak", "FLOP/s")
+    positive(reference_peak, "reference_peak", "FLOP/s")
     return nonnegative(device_seconds, "device_seconds", "s") * peak / reference_peak
 
 

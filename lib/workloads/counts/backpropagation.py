@@ -43,7 +43,7 @@ def linear_products(rows: Count, inputs: Count, outputs: Count) -> tuple[_Produc
 
     Args:
         rows: m, tokens.
-        inputs: k.
+        inputs: k, values of a row of X.
         outputs: n. X is [m, k], W [k, n], Y [m, n].
 
     Raises:
@@ -245,7 +245,8 @@ def lifetimes(graph: Sequence[Operation]) -> tuple[_Kept, ...]:
         ... ]
         [('x', 'output', 0, 2), ('y', 'output', 1, 1), ('y', 'gradient', 2, 2), ('W', 'weight gradient', 2, 4)]
     """
-    place, last = {op.name: i for i, op in enumerate(graph)}, 2 * len(graph) - 1
+    place = {op.name: i for i, op in enumerate(graph)}
+    last = 2 * len(graph) - 1
     uses, givers, weights = {op.name: [i] for i, op in enumerate(graph)}, {}, {}
     for i, op in enumerate(graph):
         for name in op.reads:
@@ -283,6 +284,7 @@ def elements_held(kept: Sequence[_Kept], event: Count) -> Count:
     """
     event = checks.whole(event, "event")
     for k in kept:
-        checks.whole(k.start, f"start of {k.name!r}"), checks.whole(k.end, f"end of {k.name!r}")
+        checks.whole(k.start, f"start of {k.name!r}")
+        checks.whole(k.end, f"end of {k.name!r}")
         checks.nonnegative(k.elements, f"elements of {k.name!r}")
     return sum(k.elements for k in kept if k.start <= event <= k.end)

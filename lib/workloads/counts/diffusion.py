@@ -24,7 +24,7 @@ class DiffusionTransformer:
         vae_scale: pixels a latent stands for, a side.
         packing: latents a side packed into one position.
         channels: elements of a position.
-        blocks: how many.
+        blocks: blocks that a pass goes through.
         hidden: width of a position.
         mlp: inner width.
         text_width: elements of a text position.

@@ -77,7 +77,7 @@ class CedShape:
             L_enc P + L_dec min(P, window); every token in all layers would be (L_enc + L_dec) P.
 
         Args:
-            tokens: P.
+            tokens: P, of the input.
 
         Source:
             DeepSeek V4.1 report.

@@ -254,8 +254,8 @@ def rule_2n(parameters: Count, tokens: Tokens) -> FlopCount:
         2 N D. Each parameter takes part in one multiply-add per token.
 
     Args:
-        parameters: N (count).
-        tokens: how many.
+        parameters: N, that a token meets (count).
+        tokens: D, passed through the model (tokens).
 
     Assumptions:
         No attention over the context; N may or may not contain the embedding table, which does no product.
@@ -277,8 +277,8 @@ def rule_4n(parameters: Count, tokens: Tokens) -> FlopCount:
         reach the adapters below it; the 2 N of the frozen weights' own gradients fall away.
 
     Args:
-        parameters: N (count).
-        tokens: how many.
+        parameters: N, that a token meets (count).
+        tokens: D, trained on (tokens).
 
     Assumptions:
         Adapters are small and reach down to the first layer. With adapters in the upper layers only, the backward pass
@@ -299,11 +299,11 @@ def rule_6n(parameters: Count, tokens: Tokens) -> FlopCount:
         6 N D: 2 N forward, 2 N for the gradient of the activations, 2 N for that of the weights.
 
     Args:
-        parameters: N (count).
-        tokens: how many.
+        parameters: N, that a token meets (count).
+        tokens: D, trained on (tokens).
 
     Assumptions:
-        As in `rule_2n`. , every weight trained.
+        As in `rule_2n`; every weight is trained.
 
     Example:
         >>> rule_6n(8_190_735_360, 8192)

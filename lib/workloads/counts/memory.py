@@ -69,7 +69,7 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
 
     Args:
         model: a Model.
-        bytes_per_parameter: in B.
+        bytes_per_parameter: width of a stored weight (B).
         batch: sequences in the step (matters with experts only).
 
     Assumptions:
@@ -80,7 +80,9 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
         >>> weights_read_per_step(model("Qwen3-8B"))
         15136811008
     """
-    count, batch, routed = parameters(model), positive(batch, "batch", "sequences"), Counter()
+    count = parameters(model)
+    batch = positive(batch, "batch", "sequences")
+    routed = Counter()
     for layers, _, ffn in stack_counts(model):
         for w in ffn.matrices:
             if w.part == "experts":
@@ -123,7 +125,7 @@ def kv_bytes(model: Model, tokens: Tokens, batch: Count = 1, bytes_per_value: By
         model: a Model.
         tokens: tokens a sequence.
         batch: sequences.
-        bytes_per_value: in B.
+        bytes_per_value: width of a cached value (B).
 
     Assumptions:
         No sharing of prefixes, no rounding up to whole blocks.
@@ -147,7 +149,7 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False) -> Numb
 
     Args:
         model: a Model.
-        cards: how many.
+        cards: cards that share the model.
         expert_parallel: whether each card has sequences of its own.
 
     Example:
@@ -186,8 +188,8 @@ def cards_that_hold(
         memory_bytes: of one card (B).
         tokens: of each sequence.
         batch: sequences.
-        bytes_per_parameter: in B.
-        bytes_per_value: in B.
+        bytes_per_parameter: width of a stored weight (B).
+        bytes_per_value: width of a cached value (B).
 
     Returns:
         Count | None: Cards; None where no number up to 1,024 does: under MLA every card must hold all latents.
@@ -259,8 +261,8 @@ def decode_traffic(
         model: a Model.
         past: tokens of each sequence in the cache before the step (a mean will do).
         batch: sequences.
-        bytes_per_parameter: in B.
-        bytes_per_value: in B.
+        bytes_per_parameter: width of a stored weight (B).
+        bytes_per_value: width of a cached value (B).
 
     Returns:
         DecodeTraffic.
@@ -292,8 +294,8 @@ def prefill_bytes(
         new: tokens of each sequence computed and cached before.
         past: tokens of each sequence computed and cached before.
         batch: sequences.
-        bytes_per_parameter: in B.
-        bytes_per_value: in B.
+        bytes_per_parameter: width of a stored weight (B).
+        bytes_per_value: width of a cached value (B).
 
     Assumptions:
         As in `decode_traffic`.
@@ -320,7 +322,7 @@ def sequences_that_fit(memory_bytes: Bytes, resident_bytes: Bytes, bytes_per_seq
     Args:
         memory_bytes: of one pool (B).
         resident_bytes: weights and whatever else stays (B).
-        bytes_per_sequence: in B.
+        bytes_per_sequence: state of one sequence (B).
         copies: how many such pools. Pooled: 8 cards as one memory with one set of weights. Per copy: one card with its
             own weights, copies = 8.
 

@@ -166,10 +166,8 @@ def matrices(model: Model) -> tuple[Matrix, ...]:
         key = (w.part, w.name, w.inputs, w.outputs)
         before = found.get(key, Matrix(*key, copies=0, used=0))
         found[key] = Matrix(*key, copies=before.copies + count * w.copies, used=before.used + count * w.used)
-    embedding, head = (
-        Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0),
-        Matrix("head", "head", m.hidden, m.vocab, int(not m.tied), 1),
-    )
+    embedding = Matrix("embedding", "embedding", m.vocab, m.hidden, 1, 0)
+    head = Matrix("head", "head", m.hidden, m.vocab, int(not m.tied), 1)
     return (embedding, *found.values(), head)
 
 

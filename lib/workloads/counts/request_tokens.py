@@ -119,7 +119,7 @@ def weight_intensity(rows: Count, bytes_per_parameter: Bytes = 2) -> FlopsPerByt
 
     Args:
         rows: BP in a prefill of B prompts, B in a decode step.
-        bytes_per_parameter: in B.
+        bytes_per_parameter: b, width of a weight as it is read (B).
 
     Assumptions:
         Activations and KV are left out, so this is an upper limit of the intensity of the whole pass.

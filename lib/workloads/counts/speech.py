@@ -20,7 +20,7 @@ class SpeechModel:
 
     Attributes:
         name: as the table or its user writes it.
-        sample_rate: in samples/s.
+        sample_rate: samples of a channel (samples/s).
         samples_per_frame: samples.
         codebooks: codes a frame, the first from the slow path.
         slow: a Model.

@@ -56,7 +56,7 @@ def kept_layer_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> 
 
     Args:
         graph: from `transformer`, which says whether attention is fused.
-        bytes_per_value: in B.
+        bytes_per_value: width of a kept value (B).
 
     Example:
         >>> from workloads.counts.transformer_graph import transformer
@@ -64,7 +64,9 @@ def kept_layer_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> 
         >>> min(kept_layer_bytes(transformer(model("Qwen3-8B"), 8192)))
         1056964608
     """
-    width, kept, sums = checks.positive(bytes_per_value, "bytes_per_value", "B"), kept_elements(graph), {}
+    width = checks.positive(bytes_per_value, "bytes_per_value", "B")
+    kept = kept_elements(graph)
+    sums = {}
     for op in graph:
         if op.name.startswith("layer "):
             layer = op.name.split()[1]

@@ -23,7 +23,7 @@ class VisionEncoder:
         patch: pixels a side.
         merge: patches a side that become one token.
         input_width: elements of a patch.
-        layers: how many.
+        layers: layers that each patch passes.
         hidden: width of a position.
         mlp: inner width.
         output: width of a feature, that of the language model.

@@ -17,7 +17,7 @@ class Accelerator:
 
     Attributes:
         name: as the table or its user writes it.
-        memory_bytes: in B.
+        memory_bytes: what it holds (B).
         bandwidth: memory bandwidth (B/s).
         peaks: dense FLOP/s by precision.
         label: the memory size as it is sold.

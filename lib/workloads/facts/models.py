@@ -283,14 +283,14 @@ class RecurrentModel:
 
     Attributes:
         name: as the table or its user writes it.
-        layers: how many.
+        layers: layers, each with a state of its own.
         hidden: width of a position.
         heads: each layer keeps heads matrices of head_dim x state_dim.
         head_dim: each layer keeps heads matrices of head_dim x state_dim.
         state_dim: each layer keeps heads matrices of head_dim x state_dim.
-        matrix_bytes_per_value: in B.
+        matrix_bytes_per_value: width of a value of these matrices (B).
         vector_values: further values a layer keeps (convolution window, shifted tokens).
-        vector_bytes_per_value: in B.
+        vector_bytes_per_value: width of one of those (B).
         published_parameters: as the publisher rounds them.
     """
 

@@ -26,7 +26,7 @@ def call_flops(parameters: Count, prompt: Tokens, output: Tokens) -> FlopCount:
         2 N (P + G - 1): the prompt's tokens and every returned token but the last pass through the weights once.
 
     Args:
-        parameters: N.
+        parameters: N, that a token meets.
         prompt: P in tokens, at least 1.
         output: G in tokens, at least 1.
 
@@ -37,8 +37,8 @@ def call_flops(parameters: Count, prompt: Tokens, output: Tokens) -> FlopCount:
         >>> call_flops(1e8, 512, 128)
         127800000000.0
     """
-    positive(prompt, "prompt", "tokens"), positive(output, "output", "tokens")
-    return rule_2n(parameters, prompt + nonnegative(output - 1, "output - 1", "tokens"))
+    positive(output, "output", "tokens")
+    return rule_2n(parameters, positive(prompt, "prompt", "tokens") + nonnegative(output - 1, "output - 1", "tokens"))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def life_cycle_cost(upfront: Number, tasks: Number, cost: Number) -> Number:
         C = C_0 + Q c, with c from `cost_per_task`.
 
     Args:
-        upfront: C_0.
+        upfront: C_0, spent before the first task.
         tasks: Q, completed over the life.
         cost: c of one completed task.
 
@@ -132,7 +132,7 @@ def crossing_calls(law: ScalingLaw, small: Count, large: Count, target_loss: Num
         law: a ScalingLaw.
         small: N_s parameters.
         large: N_l, parameters.
-        target_loss: in nats/token.
+        target_loss: loss to be reached (nats/token).
         prompt: P of a call (tokens).
         output: G of a call (tokens).
 
@@ -212,7 +212,7 @@ def discounted_tasks(tasks_per_year: Count, years: Count, decline: Share) -> Cou
         sum over t = 0..T-1 of q (1 - d)^t.
 
     Args:
-        tasks_per_year: q.
+        tasks_per_year: q, completed in a year.
         years: T, whole.
         decline: d, the share by which the price falls each year, in [0, 1].
 

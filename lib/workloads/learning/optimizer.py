@@ -45,7 +45,8 @@ def update_traffic(parameters: Count, recipe: str | TrainingBytes = "fp32 gradie
         >>> update_traffic(1), update_traffic(1, "bf16 gradients").total
         (_UpdateTraffic(read=16, written=14), 28)
     """
-    parameters, each = checks.positive(parameters, "parameters"), training_memory.training_state_bytes(1, recipe)
+    parameters = checks.positive(parameters, "parameters")
+    each = training_memory.training_state_bytes(1, recipe)
     changed = each.first_moment + each.second_moment + (each.master_weights or each.weights)
     copied = each.weights if each.master_weights else 0
     return _UpdateTraffic(parameters * (each.gradients + changed), parameters * (changed + copied))

@@ -26,8 +26,8 @@ def tokens_per_parameter(tokens: Tokens, parameters: Count) -> Number:
         D / N.
 
     Args:
-        tokens: D.
-        parameters: N.
+        tokens: D, trained on.
+        parameters: N, of the model.
 
     Example:
         >>> tokens_per_parameter(36e12, 8e9)
@@ -60,7 +60,7 @@ def loss(law: ScalingLaw, parameters: Count, tokens: Tokens) -> Number:
 
     Args:
         law: a ScalingLaw.
-        parameters: N.
+        parameters: N, of the model.
         tokens: D of training (one epoch: repeated tokens count less).
 
     Source:
@@ -72,8 +72,7 @@ def loss(law: ScalingLaw, parameters: Count, tokens: Tokens) -> Number:
         >>> round(loss(published_laws()["chinchilla-refit"], 70e9, 1.4e12), 3)
         1.974
     """
-    positive(parameters, "parameters"), positive(tokens, "tokens")
-    return law.E + law.A * parameters**-law.alpha + law.B * tokens**-law.beta
+    return law.E + law.A * positive(parameters, "parameters") ** -law.alpha + law.B * positive(tokens, "tokens") ** -law.beta
 
 
 @formula
@@ -156,7 +155,7 @@ def matched_tokens(law: ScalingLaw, parameters: Count) -> Tokens:
 
     Args:
         law: a ScalingLaw.
-        parameters: N.
+        parameters: N, of the model.
 
     Example:
         >>> round(matched_tokens(published_laws()["chinchilla-refit"], 8e9) / 8e9, 2)
@@ -175,7 +174,7 @@ def tokens_for_loss(law: ScalingLaw, parameters: Count, target_loss: Number) -> 
 
     Args:
         law: a ScalingLaw.
-        parameters: N.
+        parameters: N, of the model.
         target_loss: L (nats/token).
 
     Returns:
@@ -205,7 +204,7 @@ def score_from_loss(loss_value: Number, floor: Number, ceiling: Number, midpoint
         floor: the score by chance.
         ceiling: the best score.
         midpoint: the loss half way (nats/token).
-        width: in nats/token.
+        width: how fast the score rises: small is steep (nats/token).
 
     Assumptions:
         The curve belongs to one task and one family of models and has to be fitted to scored models of that family.

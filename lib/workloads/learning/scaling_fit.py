@@ -50,6 +50,7 @@ def _projections(log_n, log_d, y, alphas, betas, weight=None):
     """Coefficients (cells, 3) of 1, N^-alpha and D^-beta by linear least squares in each cell, and the residual sums of
     squares.
     """
+    # at given exponents the law is linear in E, A and B: one small least-squares problem a cell, all solved at once by QR
     columns = [np.ones((len(alphas), len(y))), np.exp(-np.outer(alphas, log_n)), np.exp(-np.outer(betas, log_d))]
     scale = np.ones_like(y) if weight is None else weight
     q, r = np.linalg.qr(np.stack(columns, axis=-1) * scale[:, None])
@@ -145,7 +146,7 @@ def _starts(log_n, log_d, y, log, cost):
     """The best cells of a coarse exponent grid as full parameter vectors, by the objective that will be minimised."""
     alphas, betas = _grid(np.geomspace(*START_EXPONENTS))
     linear, _ = _projections(log_n, log_d, y, alphas, betas, 1 / y if log else None)
-    linear = np.where(linear > 0, linear, 1e-3 * y.min())
+    linear = np.where(linear > 0, linear, 1e-3 * y.min())  # the search needs logarithms of the coefficients
     thetas = np.stack([linear[:, 0], np.log(linear[:, 1]), alphas, np.log(linear[:, 2]), betas], axis=1)
     of_n = np.exp(thetas[:, 1:2] - np.outer(alphas, log_n))
     predicted = thetas[:, :1] + of_n + np.exp(thetas[:, 3:4] - np.outer(betas, log_d))
@@ -226,7 +227,7 @@ def profile(runs: Sequence[TrainingRun], alphas: Sequence[Number]) -> list[Fit]:
 
     Args:
         runs: TrainingRuns.
-        alphas: > 0.
+        alphas: exponents of N to try, above 0.
 
     Returns:
         List of Fit, objective the sum of squares. A flat objective means that alpha is not identified.
@@ -255,6 +256,7 @@ def profile(runs: Sequence[TrainingRun], alphas: Sequence[Number]) -> list[Fit]:
 def _newton_terms(theta, log_n, log_d, log_y, counts, delta):
     """Weighted Huber objective, gradient and Hessian for a batch of parameter vectors (log E, a, alpha, b, beta)."""
     e, a, alpha, b, beta = theta.T[..., None]
+    # log L from the logs of its three terms, the largest taken out first so that no exponential overflows
     logs = np.stack(np.broadcast_arrays(e, a - alpha * log_n, b - beta * log_d))
     top = logs.max(axis=0)
     shares = np.exp(logs - top)
@@ -266,6 +268,7 @@ def _newton_terms(theta, log_n, log_d, log_y, counts, delta):
     pull = counts * np.clip(residual, -delta, delta)
     slope = np.stack([of_e, of_n, -log_n * of_n, of_d, -log_d * of_d], axis=1)
     gradient = (slope @ pull[..., None])[..., 0]
+    # log L = log of a sum of exponentials: its second derivatives are those of the terms less the outer product of the slopes
     hessian = (slope * (counts * (size <= delta) - pull)[:, None]) @ slope.transpose(0, 2, 1)
     hessian[:, 0, 0] += np.sum(pull * of_e, axis=1)
     for first, share, log_x in ((1, of_n, log_n), (3, of_d, log_d)):
@@ -282,6 +285,7 @@ def _newton(theta, log_n, log_d, log_y, counts, delta, steps):
     theta, damping, live = theta.copy(), np.full(len(theta), 1e-3), np.arange(len(theta))
     cost, gradient, hessian = _newton_terms(theta, log_n, log_d, log_y, counts, delta)
     for _ in range(steps):
+        # a step of Levenberg and Marquardt: the diagonal raised by the damping, no coefficient moved by more than 2
         diagonal = np.abs(np.einsum("rjj->rj", hessian[live])) + 1e-9
         shifted = hessian[live] + np.einsum("rj,jk->rjk", diagonal * damping[live, None], np.eye(5))
         step = -np.linalg.solve(shifted, gradient[live, :, None])[..., 0]
@@ -290,7 +294,7 @@ def _newton(theta, log_n, log_d, log_y, counts, delta, steps):
         new = _newton_terms(trial, log_n, log_d, log_y, counts[live], delta)
         better = new[0] < cost[live]
         accepted, gain = live[better], (cost[live] - new[0])[better]
-        settled = damping[live] > 1e9
+        settled = damping[live] > 1e9  # no direction lowers it any more
         settled[better] |= gain < 1e-15
         theta[accepted], cost[accepted] = trial[better], new[0][better]
         gradient[accepted], hessian[accepted] = new[1][better], new[2][better]
@@ -319,7 +323,7 @@ def bootstrap(runs: Sequence[TrainingRun], fit: Fit, resamples: Count = 1000, se
     Args:
         runs: TrainingRuns.
         fit: the Huber fit to all of them, from which every resample starts.
-        resamples: how many.
+        resamples: fits, each to runs drawn with replacement.
         seed: of the draws.
         delta: the threshold.
 
@@ -360,7 +364,7 @@ def interval(samples: Count, level: Share = 0.95) -> tuple[Number, ...]:
     """Central percentile interval (low, high) of the samples along their first axis.
 
     Args:
-        samples: array.
+        samples: values, or arrays of values, one a sample.
         level: the share of the samples inside, in (0, 1].
 
     Example:

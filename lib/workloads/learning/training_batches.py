@@ -30,7 +30,7 @@ def update_tokens(sequences: Count, length: Tokens, micro_batches: Count = 1, la
     Args:
         sequences: B of a micro-batch.
         length: P (tokens).
-        micro_batches: a.
+        micro_batches: a, added up before the update.
         labels: supervised tokens of a sequence (all if left out).
 
     Raises:

@@ -27,8 +27,8 @@ class Window:
     are exact where their values are whole.
 
     Attributes:
-        seconds: in s.
-        rate: in requests/s.
+        seconds: length of the window (s).
+        rate: arrivals on average (requests/s).
         mix: pairs of a `Request` and its weight, a whole number, so that shares stay exact.
 
     Example:
@@ -154,9 +154,9 @@ def uniform_times(rate: PerSecond, seconds: Seconds, start: Seconds = 0) -> list
         t_i = start + i / rate.
 
     Args:
-        rate: in requests/s.
-        seconds: length of the span.
-        start: in s.
+        rate: arrivals on average (requests/s).
+        seconds: length of the span (s).
+        start: moment at which the span begins (s).
 
     Example:
         >>> uniform_times(4, 1)
@@ -183,7 +183,7 @@ def renewal_times(spans: Sequence[Sequence[Seconds]], cv: Number, seed: int | st
         spans: pairs of seconds (s) and rate (requests/s).
         cv: coefficient of variation of the gaps.
         seed: of the draws.
-        start: in s.
+        start: moment at which the span begins (s).
 
     Source:
         kleinrock1975queueing, for what remains of a gap.
@@ -215,10 +215,10 @@ def random_times(rate: PerSecond, seconds: Seconds, seed: int | str, start: Seco
         independent gaps of mean 1/rate and shape 1/cv^2; the first is what remains of one, see `renewal_times`.
 
     Args:
-        rate: in requests/s.
-        seconds: length of the span.
+        rate: arrivals on average (requests/s).
+        seconds: length of the span (s).
         seed: of the draws.
-        start: in s.
+        start: moment at which the span begins (s).
         cv: coefficient of variation of the gaps: at 1 they are exponential, above it arrivals cluster, as in production
             traces, below it they are more even.
 
@@ -249,9 +249,9 @@ def on_off_times(
         rate: while it sends (requests/s).
         on: lengths of the spells (s).
         off: lengths of the spells (s).
-        seconds: length of the span.
+        seconds: length of the span (s).
         seed: with one the stream is Poisson, without one evenly spaced.
-        start: in s.
+        start: moment at which the span begins (s).
 
     Example:
         >>> on_off_times(2, on=1, off=2, seconds=5)
@@ -296,7 +296,7 @@ def sampled(window: Window, times: Sequence[Seconds], seed: int | str, client: s
 
     Args:
         window: a Window.
-        times: in s.
+        times: moments of arrival (s).
         seed: of the draws: the types have a stream of their own, so the seed of the times may be used again without
             tying long requests to long gaps.
         client: name of the sender.
@@ -432,7 +432,7 @@ def gap_cv(times: Sequence[Seconds]) -> Number:
         standard deviation of the gaps / their mean.
 
     Args:
-        times: in s.
+        times: moments of arrival (s).
 
     Raises:
         ValueError: for fewer than three arrivals, or all at one time.
@@ -455,7 +455,7 @@ def counts(times: Sequence[Seconds], seconds: Seconds, bins: Count) -> list[Coun
 
     Args:
         times: those outside are left out (s).
-        seconds: length of the span.
+        seconds: length of the span (s).
         bins: how many parts.
 
     Example:

@@ -105,7 +105,8 @@ def break_even_bandwidth(earlier: HandOff, later: HandOff, flops_per_second: Flo
         1200000000.0
     """
     for hand_off in (earlier, later):
-        (nonnegative(hand_off.bytes, "bytes of a hand-off", "B"), nonnegative(hand_off.work_left, "work left of a hand-off", "FLOP"))
+        nonnegative(hand_off.bytes, "bytes of a hand-off", "B")
+        nonnegative(hand_off.work_left, "work left of a hand-off", "FLOP")
     extra = positive(later.bytes - earlier.bytes, "bytes of the later hand-off less those of the earlier", "B")
     saved = positive(earlier.work_left - later.work_left, "work of the earlier hand-off less that of the later", "FLOP")
     return extra / saved * positive(flops_per_second, "flops_per_second", "FLOP/s")

@@ -50,7 +50,7 @@ class Engine:
         """Blocks that hold so many tokens: ceil(tokens / block size).
 
         Args:
-            tokens: how many.
+            tokens: length of a sequence (tokens).
         """
         return -(-tokens // self.block_size)
 
@@ -116,7 +116,7 @@ class Run:
         """Requests that have arrived and not ended at a time (count).
 
         Args:
-            time: in s.
+            time: moment that is asked for (s).
         """
         finite(time, "time", "s")
         return sum(r.arrival <= time < r.last for r in self.requests)

@@ -50,7 +50,7 @@ def decode_rate(model: Model, machine: Machine, batch: Count, past: Tokens, repl
         machine: a Machine, of one replica.
         batch: sequences of a step of one replica.
         past: tokens of each (a mean will do: FLOPs and bytes are linear in it).
-        replicas: how many.
+        replicas: machines that each hold a copy of the model.
         formats: a `Formats`.
 
     Assumptions:
@@ -99,8 +99,8 @@ def next_backlog(backlog: Number, arrived: Number, served: Number) -> Number:
         Q_(k+1) = max(0, Q_k + A_k - mu_k dt). The maximum is why capacity left over in one window is lost for the next.
 
     Args:
-        backlog: Q_k.
-        arrived: A_k.
+        backlog: Q_k, waiting when the window begins (work).
+        arrived: A_k, what arrives in the window (work).
         served: mu_k dt, what capacity allows (work).
 
     Assumptions:
@@ -110,8 +110,8 @@ def next_backlog(backlog: Number, arrived: Number, served: Number) -> Number:
         >>> next_backlog(0, 104, 335), next_backlog(0, 448, 335)
         (0, 113)
     """
-    (nonnegative(backlog, "backlog", "work"), nonnegative(arrived, "arrived", "work"), nonnegative(served, "served", "work"))
-    return maximum(0, backlog + arrived - served)
+    work = nonnegative(backlog, "backlog", "work") + nonnegative(arrived, "arrived", "work")
+    return maximum(0, work - nonnegative(served, "served", "work"))
 
 
 @formula
@@ -153,7 +153,8 @@ def drain_seconds(backlog: Number, service_rate: PerSecond, arrival_rate: PerSec
         >>> round(drain_seconds(56376, 5592), 2), drain_seconds(0, 5, arrival_rate=9)
         (10.08, 0.0)
     """
-    nonnegative(backlog, "backlog", "work"), nonnegative(arrival_rate, "arrival_rate", "work/s")
+    nonnegative(backlog, "backlog", "work")
+    nonnegative(arrival_rate, "arrival_rate", "work/s")
     nonnegative(service_rate, "service_rate", "work/s")
     if backlog == 0:
         return 0.0
@@ -208,7 +209,7 @@ def backlog_at(path: Sequence[Sequence[Number]], time: Seconds) -> Number:
 
     Args:
         path: corners (s, work).
-        time: in s.
+        time: moment that is asked for (s).
 
     Raises:
         ValueError: outside the path.

@@ -16,7 +16,8 @@ from ..units import Count, PerSecond, Seconds, Share, Tokens
 
 
 def _interval(start, end, names):
-    finite(start, names[0], "s"), finite(end, names[1], "s")
+    finite(start, names[0], "s")
+    finite(end, names[1], "s")
     return nonnegative(end - start, f"time from {names[0]} to {names[1]}", "s")
 
 
@@ -313,7 +314,7 @@ def little_occupancy(rate: PerSecond, seconds: Seconds, each: Number = 1) -> Num
     Args:
         rate: lambda (1/s).
         seconds: tau, mean stay (s).
-        each: M_0.
+        each: M_0, what one of them holds; 1 counts them.
 
     Assumptions:
         Any arrival process, any order of service; long-run means of a system that is stable.

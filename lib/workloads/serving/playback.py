@@ -24,10 +24,10 @@ def chunk_bytes(sample_rate: PerSecond, chunk: Milliseconds, channels: Count = 1
         rate x time x channels x bytes a sample.
 
     Args:
-        sample_rate: in samples/s.
-        chunk: in ms.
-        channels: how many.
-        bytes_per_sample: in B.
+        sample_rate: samples of a channel (samples/s).
+        chunk: length of a piece (ms).
+        channels: 1 for mono, 2 for stereo.
+        bytes_per_sample: width of a sample (B).
 
     Raises:
         ValueError: unless the chunk holds a whole number of samples.
@@ -74,7 +74,7 @@ def deliveries(chunks: Count, chunk: Milliseconds, process: Milliseconds, send: 
         captured_i = (i + 1) chunk; processed and sent: one at a time, in order; arrived = sent + network, in any order.
 
     Args:
-        chunks: how many.
+        chunks: pieces of sound, sent one by one.
         chunk: ms of sound.
         process: one number, or one a chunk (ms).
         send: one number, or one a chunk (ms).
@@ -169,7 +169,7 @@ def arrived_audio(arrivals: Sequence[Milliseconds], chunk: Milliseconds, time: M
     Args:
         arrivals: a_i (ms), in the order of the sound.
         chunk: its duration (ms): one number, or one a chunk.
-        time: in ms.
+        time: moment that is asked for (ms).
 
     Example:
         >>> arrived_audio([38, 58, 123, 98], 20, 110), arrived_audio([38, 58, 123, 98], 20, 123)
@@ -188,7 +188,7 @@ def heard(plays: Sequence[_Play], end: Milliseconds, start: Milliseconds | None 
 
     Args:
         plays: from `playback`.
-        end: in ms.
+        end: moment that is asked for (ms).
         start: in ms; left out, the first sound or the end, whichever comes first.
 
     Raises:
@@ -216,8 +216,8 @@ def next_tick(time: Milliseconds, period: Milliseconds) -> Milliseconds:
         ceil(time / period) period, the ratio taken exactly.
 
     Args:
-        time: in ms.
-        period: in ms.
+        time: moment that is asked for (ms).
+        period: from one tick to the next (ms).
 
     Example:
         >>> next_tick(128, 10), next_tick(130, 10)
@@ -255,8 +255,8 @@ def observation_tokens(time: Milliseconds, period: Milliseconds, tokens: Tokens,
         time / period x kept x tokens a look.
 
     Args:
-        time: in ms.
-        period: in ms.
+        time: moment that is asked for (ms).
+        period: from one look to the next (ms).
         tokens: of a look.
         kept: share of the looks that a filter passes on, in [0, 1].
 
@@ -277,7 +277,7 @@ def milliseconds_until_full(room: Tokens, period: Milliseconds, tokens: Tokens, 
 
     Args:
         room: tokens.
-        period: in ms.
+        period: from one look to the next (ms).
         tokens: of a look.
         kept: share of the looks passed on, in (0, 1].
 

@@ -68,7 +68,8 @@ def edited(context: Tokens, position: Tokens, removed: Tokens = 0, inserted: Tok
         >>> edited(2000, 501, removed=1, inserted=1), edited(2000, 2001, inserted=100).new
         (Request(new=1500, output=1, past=500), 100)
     """
-    checks.whole(context, "context", "tokens"), checks.whole(position, "position", "tokens", least=1)
+    checks.whole(context, "context", "tokens")
+    checks.whole(position, "position", "tokens", least=1)
     checks.whole(context - (position - 1) - checks.whole(removed, "removed", "tokens"), "tokens behind the edit", "tokens")
     return split(context - removed + checks.whole(inserted, "inserted", "tokens"), position - 1, block_size=block_size)
 
@@ -119,7 +120,8 @@ def growing_task(first_input: Tokens, appended: Tokens, output: Tokens, rounds: 
         >>> growing_task(200, appended=500, output=100, rounds=3)[-1]
         Request(new=501, output=100, past=899)
     """
-    checks.whole(first_input, "first_input", "tokens", least=1), checks.whole(appended, "appended", "tokens")
+    checks.whole(first_input, "first_input", "tokens", least=1)
+    checks.whole(appended, "appended", "tokens")
     output, rounds = (checks.whole(output, "output", "tokens", least=1), checks.whole(rounds, "rounds", least=1, most=checks.MANY))
     later = [first_input + i * (output + appended) for i in range(1, rounds)]
     return [split(first_input, 0, output), *(split(context, context - appended - 1, output) for context in later)]

@@ -109,9 +109,9 @@ def fifo_waits(arrivals: Sequence[Number], services: Sequence[Seconds], servers:
         w_i = max(0, earliest free time - t_i): each request goes to the server that is free first.
 
     Args:
-        arrivals: t_i in order.
-        services: in s.
-        servers: how many.
+        arrivals: t_i, moments in order (s).
+        services: time that each request takes (s).
+        servers: servers that take from one queue.
 
     Raises:
         ValueError: for arrivals out of order, or another number of services.

@@ -38,7 +38,8 @@ class _Decoding:
         self.size, self.phases = block_size, [0] * block_size
 
     def join(self, row: Any) -> None:
-        row.offset, row.finish = row.computed - self.step, self.step + row.end - row.known
+        row.offset = row.computed - self.step
+        row.finish = self.step + row.end - row.known
         self.rows[row] = None
         self.context += row.computed + 1
         self.phases[row.offset % self.size] += 1
@@ -87,6 +88,7 @@ class _Decoding:
         """Most steps for which the free blocks last."""
         cycles, free = divmod(free, len(self.rows))  # every block_size steps each row takes one block
         steps = cycles * self.size
+        # fewer free blocks than rows are left: step by step, until a step wants more than there are
         while (free := free - self.phases[-(self.step + steps) % self.size]) >= 0:
             steps += 1
         return steps
@@ -97,6 +99,7 @@ def _chunk_step(step_time, decoding, chunks):
     tokens = logits = len(decoding.rows)
     pairs = context = 0
     for row, new in chunks:
+        # a new token attends to all computed before the chunk, and within it to itself and those before it
         pairs += new * row.computed + new * (new + 1) // 2
         context += row.computed + new
         tokens += new
@@ -120,6 +123,7 @@ def _thrown_out(decoding, partial, free, blocks):
     """Rows preempted until the others' next step fits, last first; the unfinished prompt if it stays; the free blocks."""
     victims = []
     while decoding.need() > free:
+        # the unfinished prompt stands last in the list, behind all decoding rows: it goes first
         victim, partial = partial or next(reversed(decoding.rows)), None
         if victim in decoding.rows:
             decoding.leave(victim)
@@ -221,9 +225,9 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
         chunks, victims, left = _planned(decoding, partial, waiting, engine, free)
         for row, _ in chunks:
             row.scheduled = now if row.scheduled is None else row.scheduled
-        if chunks or victims:
+        if chunks or victims:  # one step, by itself
             now, steps, free = now + _chunk_step(step_time, decoding, chunks), 1, left
-        else:
+        else:  # pure decoding: jump to the step at which a row ends, a block is missing or an arrival can enter
             open_seat = coming and not waiting and len(decoding.rows) < engine.max_num_seqs
             steps, ticks = _span(step_time, decoding, free, coming[0].arrival - now if open_seat else None)
             now, free = now + ticks, free - decoding.span_need(steps)

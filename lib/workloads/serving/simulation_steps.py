@@ -54,6 +54,7 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
             row = running[len(planned)]
             new = min(row.known - row.computed, budget)
             need = blocks(row.computed + new) - blocks(row.computed)
+            # make room by preempting from the end of the list, at last this row itself
             while need > free and len(running) > len(planned):
                 victim = running.pop()
                 free += blocks(victim.computed)
@@ -74,6 +75,7 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
             row.scheduled = now if row.scheduled is None else row.scheduled
         tokens = logits = pairs = context = decode_context = 0
         for row, new in planned:
+            # of a decoding row the context counts as both, pairs and cache read; a chunk reads its cache once for many pairs
             if row.computed >= row.target:
                 decode_context += row.computed + new
             else:

@@ -15,7 +15,7 @@ def compute_seconds(flops: FlopCount, peak: FlopsPerSecond, mfu: Share = 1) -> S
         FLOPs / (mfu x peak).
 
     Args:
-        flops: how many.
+        flops: work (FLOP).
         peak: dense, of all chips together (FLOP/s).
         mfu: model FLOPs utilisation in (0, 1].
 
@@ -37,7 +37,7 @@ def transfer_seconds(bytes_moved: Bytes, bandwidth: BytesPerSecond, mbu: Share =
         bytes / (mbu x bandwidth).
 
     Args:
-        bytes_moved: in B.
+        bytes_moved: read and written together (B).
         bandwidth: of all chips together (B/s).
         mbu: memory bandwidth utilisation in (0, 1].
 
@@ -61,8 +61,8 @@ def roofline_seconds(
         max(FLOPs / (mfu peak), bytes / (mbu bandwidth)).
 
     Args:
-        flops: how many.
-        bytes_moved: in B.
+        flops: work (FLOP).
+        bytes_moved: read and written together (B).
         peak: dense, of all chips together (FLOP/s).
         bandwidth: of all chips together (B/s).
         mfu: model FLOPs utilisation in (0, 1].
@@ -92,7 +92,7 @@ def mfu(flops: FlopCount, seconds: Seconds, peak: FlopsPerSecond) -> Share:
         FLOPs / (seconds x peak).
 
     Args:
-        flops: how many.
+        flops: work (FLOP).
         seconds: measured (s).
         peak: dense, of all chips together (FLOP/s).
 
@@ -114,7 +114,7 @@ def mbu(bytes_moved: Bytes, seconds: Seconds, bandwidth: BytesPerSecond) -> Shar
         bytes / (seconds x bandwidth).
 
     Args:
-        bytes_moved: in B.
+        bytes_moved: read and written together (B).
         seconds: measured (s).
         bandwidth: of all chips together (B/s).
 
@@ -137,8 +137,8 @@ def intensity(flops: FlopCount, bytes_moved: Bytes) -> FlopsPerByte:
         FLOPs / bytes.
 
     Args:
-        flops: how many.
-        bytes_moved: in B.
+        flops: work (FLOP).
+        bytes_moved: read and written together (B).
 
     Example:
         >>> intensity(2 * 8e9, 2 * 8e9)
@@ -173,9 +173,9 @@ def attainable(intensity: FlopsPerByte, peak: FlopsPerSecond, bandwidth: BytesPe
         min(peak, intensity x bandwidth).
 
     Args:
-        intensity: in FLOP/B.
-        peak: in FLOP/s.
-        bandwidth: in B/s.
+        intensity: work for each byte moved (FLOP/B).
+        peak: rate of arithmetic at best (FLOP/s).
+        bandwidth: rate of the memory at best (B/s).
 
     Example:
         >>> attainable(1, 990e12, 3.35e12)
@@ -193,8 +193,8 @@ def regime(flops: FlopCount, bytes_moved: Bytes, peak: FlopsPerSecond, bandwidth
     Unequal utilisations move the boundary.
 
     Args:
-        flops: how many.
-        bytes_moved: in B.
+        flops: work (FLOP).
+        bytes_moved: read and written together (B).
         peak: dense, of all chips together (FLOP/s).
         bandwidth: of all chips together (B/s).
         mfu: model FLOPs utilisation in (0, 1].
@@ -221,8 +221,8 @@ def critical_batch(
         flops_per_sequence: f (FLOP).
         shared_bytes: W (B), read once a step.
         bytes_per_sequence: s (B), the KV of one sequence, 0 to leave it out.
-        peak: in FLOP/s.
-        bandwidth: in B/s.
+        peak: rate of arithmetic at best (FLOP/s).
+        bandwidth: rate of the memory at best (B/s).
 
     Returns:
         Number | None: Sequences, not rounded. None if f <= ridge s: intensity rises with B only towards f/s (2N / (KV x
@@ -254,7 +254,7 @@ def compute_bound_context(
 
     Args:
         flops_per_sequence: f (FLOP), 2N in the simple rule.
-        kv_bytes_per_token: in B/token.
+        kv_bytes_per_token: cache of one token (B/token).
         peak: dense, of all chips together (FLOP/s).
         bandwidth: of all chips together (B/s).
 

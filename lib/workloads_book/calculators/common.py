@@ -51,7 +51,8 @@ def would_fit(m, card, tokens, batch=1, share=1, bytes_per_parameter=2, bytes_pe
         found = {c.name: split(c, width) for c in dict.fromkeys((card, *alone[:1], largest))}
         return " or ".join(several(g, name) for name, g in found.items() if g)
 
-    found, smaller = named(bytes_per_parameter), named(1) if bytes_per_parameter > 1 else ""
+    found = named(bytes_per_parameter)
+    smaller = named(1) if bytes_per_parameter > 1 else ""
     if not found:
         return "No number of the listed accelerators up to 1,024 would do: fewer sequences or tokens, or a smaller model."
     return f"What would do: {found}{f'; with 8-bit weights {smaller}' if smaller not in ('', found) else ''}."
@@ -70,7 +71,9 @@ def must_fit(m, card, tokens, batch=1, share=1, batch_name="batch"):
         share: of a memory that may be used.
         batch_name: as in `would_fit`.
     """
-    weights, one, room = memory.weight_bytes(m), memory.kv_bytes(m, tokens), share * card.memory_bytes
+    weights = memory.weight_bytes(m)
+    one = memory.kv_bytes(m, tokens)
+    room = share * card.memory_bytes
     fit = memory.sequences_that_fit(room, weights, one)
     if fit >= batch:
         return

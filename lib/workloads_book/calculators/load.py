@@ -45,10 +45,15 @@ from .forms import calculator, choice, count, doublings, group, num, result, swi
 )
 def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_value, mfu, mbu, new, output, past, batch):
     """Ridge, operating points, time to first token, interval between tokens, and sequences that fit."""
-    m, card, request = models.model(model), accelerators.accelerator(accelerator), request_tokens.Request(new, output, past)
-    box, formats, layout = Machine(card, cards, precision, mfu, mbu), Formats(bytes_per_parameter, bytes_per_value), Layout(cards)
+    m = models.model(model)
+    card = accelerators.accelerator(accelerator)
+    request = request_tokens.Request(new, output, past)
+    box = Machine(card, cards, precision, mfu, mbu)
+    formats = Formats(bytes_per_parameter, bytes_per_value)
+    layout = Layout(cards)
     end, copies, room = request.end_context, layout.kv_copies(m), box.memory_bytes
-    weights, sequence = memory.weight_bytes(m, bytes_per_parameter), copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
+    weights = memory.weight_bytes(m, bytes_per_parameter)
+    sequence = copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
     fit, context = fits(m, box, end, formats, layout), request.mean_decode_context
     passes = {"prefill": prefill(m, request, 1, formats, layout)}
     passes |= {f"decode of {number(n)}": decode(m, context, n, formats, layout) for n in dict.fromkeys((1, min(batch, fit or batch)))}
@@ -125,7 +130,8 @@ def _server_verdicts(values, points, batch, copies, machine, room):
 
 def _roofline_plot(points, box):
     peak, bandwidth, mfu, mbu, ridge = box.peak, box.bandwidth, box.mfu, box.mbu, box.ridge
-    low, high = min(0.5, *(p["intensity"] for p in points.values())), max(4 * ridge, *(2 * p["intensity"] for p in points.values()))
+    low = min(0.5, *(p["intensity"] for p in points.values()))
+    high = max(4 * ridge, *(2 * p["intensity"] for p in points.values()))
     roof = lambda a, b: [(i, roofline.attainable(i, a, b) / TERA) for i in (low, a / b, high)]
     series = [Line("roof", roof(peak, bandwidth))]
     series += [Line("reached", roof(mfu * peak, mbu * bandwidth))] if min(mfu, mbu) < 1 else []
@@ -193,8 +199,10 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     must_fit(m, card, max(contexts), batch)
     at = lambda window: fluid.decode_rate(m, box, batch, round(window.mean_step_context), cards)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
-    pieces, even = fluid.decode_pieces(windows, rates), fluid.decode_pieces([mixed], at(mixed))
-    path, flat = fluid.backlog_path(pieces, then=rates[-1]), fluid.backlog_path(even, then=at(mixed))
+    pieces = fluid.decode_pieces(windows, rates)
+    even = fluid.decode_pieces([mixed], at(mixed))
+    path = fluid.backlog_path(pieces, then=rates[-1])
+    flat = fluid.backlog_path(even, then=at(mixed))
     arrived = fluid.balance(pieces)[0]
     values = {
         "service_rate": rates,
@@ -264,7 +272,8 @@ def _backlog_plot(path, flat, seconds):
 
 
 # serving simulator ------------------------------------------------------------------------------------------
-SETTINGS, FACTORS = measured_runs.replay_settings(), measured_runs.replay_factors()
+SETTINGS = measured_runs.replay_settings()
+FACTORS = measured_runs.replay_factors()
 MEASURED = {"blocks": SETTINGS["blocks"]}
 MOST_REQUESTS = 6000
 SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")

@@ -56,11 +56,15 @@ def task(stages, stage, factor, executors, waiting, tokens, model):
     graph = _stages(stages)
     names = tuple(s.name for s in graph)
     one_of(stage, "stage", names), [one_of(name, "waiting", names) for name in waiting.split()]
-    span, work, slack = taskgraph.span(graph), taskgraph.work(graph), taskgraph.slack(graph)
-    path, after = taskgraph.critical_path(graph), taskgraph.faster(graph, factor, stage)
+    span = taskgraph.span(graph)
+    work = taskgraph.work(graph)
+    slack = taskgraph.slack(graph)
+    path = taskgraph.critical_path(graph)
+    after = taskgraph.faster(graph, factor, stage)
     own = next(s.seconds for s in graph if s.name == stage)
     low, high = taskgraph.executor_bounds(graph, executors)
-    held, kept = memory.kv_bytes(models.model(model), tokens), taskgraph.kept_seconds(graph, *waiting.split())
+    held = memory.kv_bytes(models.model(model), tokens)
+    kept = taskgraph.kept_seconds(graph, *waiting.split())
     share = own / positive(span, "span of stages", "s") if stage in path else 0
     values = {
         "span_seconds": span,
@@ -258,7 +262,8 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
     durations = chunk
     if source in RECORDED:
         turn = measured_runs.voice_record(RECORDED[source])
-        came, durations = turn.arrivals[: turn.answered], turn.durations[: turn.answered]
+        came = turn.arrivals[: turn.answered]
+        durations = turn.durations[: turn.answered]
         came = [a - turn.stopped for a in came]
     elif source == "computed":
         draw = random.Random(seed)
@@ -272,7 +277,8 @@ def audio(source, arrivals_list, chunk, buffer, chunks, process, send, network, 
         ]
         if early := next((t for t in came if t < 0), None):
             raise ValueError(f"arrivals_list must hold times of at least 0 ms, got {early:g}")
-    plays, least = playback.playback(came, durations, buffer), playback.smallest_buffer(came, durations)
+    plays = playback.playback(came, durations, buffer)
+    least = playback.smallest_buffer(came, durations)
     stalls = [p.stall for p in plays if p.stall > 0]
     values = {
         name: float(v)

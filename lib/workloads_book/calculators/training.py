@@ -58,9 +58,12 @@ def _training_graph(model, tokens, trained, rank):
 )
 def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, trained, rank, recipe, recompute, overhead, **frozen):
     """State, activations and FLOPs of one update; its time on so many accelerators."""
-    m, card, graph = models.model(model), accelerators.accelerator(accelerator), _training_graph(model, tokens, trained, rank)
+    m = models.model(model)
+    card = accelerators.accelerator(accelerator)
+    graph = _training_graph(model, tokens, trained, rank)
     state = training_memory.training_state_bytes(graph, recipe, **frozen)
-    forward, backward = backpropagation.forward_flops(graph), backpropagation.backward_flops(graph)
+    forward = backpropagation.forward_flops(graph)
+    backward = backpropagation.backward_flops(graph)
     again = flops.training(m, tokens, recompute=recompute).recomputed.total
     updated = training_batches.update_tokens(gpus * sequences, tokens, micro_batches)
     learnt = sum(w.parameters for w in transformer_graph.weights(graph).values() if w.trained)
@@ -216,8 +219,10 @@ def allocation(law, budget, parameters, prompt, output, calls, accelerator, mfu)
     paid.
     """
     fitted = scaling.published_laws()[law]
-    best_n, best_d = scaling.optimal_parameters(fitted, budget), scaling.optimal_tokens(fitted, budget)
-    best, own_tokens = scaling.loss(fitted, best_n, best_d), budget / (6 * parameters)
+    best_n = scaling.optimal_parameters(fitted, budget)
+    best_d = scaling.optimal_tokens(fitted, budget)
+    best = scaling.loss(fitted, best_n, best_d)
+    own_tokens = budget / (6 * parameters)
     rate = mfu * accelerators.accelerator(accelerator).peak()
     needed = possible(lambda: scaling.tokens_for_loss(fitted, parameters, best))
     crossing = possible(lambda: lifetime.crossing_calls(fitted, parameters, best_n, best, prompt, output))

@@ -201,7 +201,8 @@ def pages():
 
 def write_pages(app, config):
     """Write the pages, if the table of contents names them, and leave those alone that are as they should be."""
-    toc, folder = Path(app.srcdir) / getattr(config, "external_toc_path", "no"), Path(app.srcdir) / FOLDER
+    toc = Path(app.srcdir) / getattr(config, "external_toc_path", "no")
+    folder = Path(app.srcdir) / FOLDER
     if not toc.is_file() or FOLDER not in toc.read_text(encoding="utf-8"):
         return
     texts = pages()

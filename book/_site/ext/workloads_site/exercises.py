@@ -56,7 +56,8 @@ class Table(SphinxDirective):
         found = assignment.exercises(root)
         for path in found.values():
             self.env.note_dependency(str(path))
-        here, all_of_them = "../" * self.env.docname.count("/"), {name: described(path, root) for name, path in found.items()}
+        here = "../" * self.env.docname.count("/")
+        all_of_them = {name: described(path, root) for name, path in found.items()}
         head = "".join(f'<th scope="col">{h}</th>' for h in HEADS)
         tables = []
         for document, caption in GROUPS:

@@ -16,10 +16,10 @@ class Phase:
     """What a phase of the step costs.
 
     Attributes:
-        seconds: in s.
+        seconds: time that the phase takes (s).
         flops: 0 for the optimizer, which moves bytes.
         bytes: in decode, those that each sampling GPU moves (B; None elsewhere: not counted).
-        steps: in decode, how many.
+        steps: steps of the model, in decode.
     """
 
     seconds: Seconds

@@ -186,8 +186,8 @@ class Gpu:
 
     Attributes:
         peak: in dense FLOP/s.
-        bandwidth: in B/s.
-        memory_bytes: in B.
+        bandwidth: rate of the memory at best (B/s).
+        memory_bytes: what it holds (B).
         mbu: of decode and optimizer.
         mfu: of all passes over known tokens.
         decode_mfu: of the compute roof in decode.
@@ -210,7 +210,7 @@ class Placement:
     memory must hold.
 
     Attributes:
-        gpus: how many.
+        gpus: GPUs that train, and sample where the two take turns.
         rollout_gpus: None where rollout and training take turns on `gpus`, else GPUs of the rollout's own.
         overlap: the two sides then work at the same time.
         gpus_per_copy: g: GPUs that share one copy of the weights, by tensor or expert parallelism (1: each GPU decodes

@@ -33,7 +33,7 @@ class Breakdown:
         logprob: passes over the finished samples.
         training: forward and backward passes.
         optimizer: the update.
-        sampled_tokens: in decode.
+        sampled_tokens: tokens that decode returns.
         trained_tokens: epochs counted.
         forward_tokens: prefill and log-probabilities.
         waves: equal batches, one after the other, into which memory splits the rollout.

@@ -37,7 +37,7 @@ def step_dollars(result: Breakdown, dollars_per_gpu_hour: Dollars) -> Dollars:
 
     Args:
         result: a Breakdown.
-        dollars_per_gpu_hour: in $/GPU-h.
+        dollars_per_gpu_hour: the price ($/GPU-h).
 
     Example:
         >>> from workloads.learning.rl.configuration import printed_page
@@ -58,7 +58,7 @@ def token_prices(result: Breakdown, dollars_per_gpu_hour: Dollars) -> Prices:
 
     Args:
         result: a Breakdown.
-        dollars_per_gpu_hour: in $/GPU-h.
+        dollars_per_gpu_hour: the price ($/GPU-h).
 
     Returns:
         Prices.

@@ -293,7 +293,7 @@ def may_overlap(roles: Sequence[Role], staleness: Count = 0) -> tuple[tuple[str,
 
     Args:
         roles: sequence of `Role`.
-        staleness: updates.
+        staleness: updates by which the weights of a round may be behind.
 
     Returns:
         Tuple of pairs of names, in the order of the roles.

@@ -108,7 +108,8 @@ def generated_for(kept: Tokens, fraction: Share, confidence: Share) -> Count:
     """
     if checks.fraction(confidence, "confidence") > 1 - 1e-9:
         raise ValueError(f"confidence must be at most 1 - 1e-9, got {confidence!r}")
-    low, high = checks.whole(kept, "kept", "samples", least=1) - 1, math.ceil(expected_generated(kept, fraction))
+    low = checks.whole(kept, "kept", "samples", least=1) - 1
+    high = math.ceil(expected_generated(kept, fraction))
     while enough_chance(kept, fraction, high) < confidence:
         low, high = high, 2 * high
     while high - low > 1:

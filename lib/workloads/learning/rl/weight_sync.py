@@ -35,12 +35,12 @@ def weight_sync(
           pieces
 
     Args:
-        weight_bytes: in B.
+        weight_bytes: M, the weights of one replica (B).
         replicas: whole number >= 1.
         bandwidth: of a node's link in each direction (B/s).
         scheme: "independent", "tree" or "ring".
         pieces: c, used by "ring".
-        latency: in s.
+        latency: l, before each message (s).
 
     Returns:
         `_Sync`.
