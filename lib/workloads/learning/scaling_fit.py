@@ -268,7 +268,7 @@ def _newton_terms(theta, log_n, log_d, log_y, counts, delta):
     pull = counts * np.clip(residual, -delta, delta)
     slope = np.stack([of_e, of_n, -log_n * of_n, of_d, -log_d * of_d], axis=1)
     gradient = (slope @ pull[..., None])[..., 0]
-    # log L = log of a sum of exponentials: its second derivatives are those of the terms less the outer product of the slopes
+    # log L is the log of a sum: its second derivatives are those of the terms less the outer product of the slopes
     hessian = (slope * (counts * (size <= delta) - pull)[:, None]) @ slope.transpose(0, 2, 1)
     hessian[:, 0, 0] += np.sum(pull * of_e, axis=1)
     for first, share, log_x in ((1, of_n, log_n), (3, of_d, log_d)):
@@ -285,7 +285,7 @@ def _newton(theta, log_n, log_d, log_y, counts, delta, steps):
     theta, damping, live = theta.copy(), np.full(len(theta), 1e-3), np.arange(len(theta))
     cost, gradient, hessian = _newton_terms(theta, log_n, log_d, log_y, counts, delta)
     for _ in range(steps):
-        # a step of Levenberg and Marquardt: the diagonal raised by the damping, no coefficient moved by more than 2
+        # a damped Newton step: the diagonal of the Hessian raised by the damping, no coefficient moved by more than 2
         diagonal = np.abs(np.einsum("rjj->rj", hessian[live])) + 1e-9
         shifted = hessian[live] + np.einsum("rj,jk->rjk", diagonal * damping[live, None], np.eye(5))
         step = -np.linalg.solve(shifted, gradient[live, :, None])[..., 0]
