@@ -114,7 +114,7 @@ def _offsets(arrivals, chunk):
 
 @formula
 def playback(arrivals: Sequence[Milliseconds], chunk: Milliseconds, buffer: Milliseconds) -> list[_Play]:
-    """Playback of chunks in order, a list of Play.
+    """Playback of chunks in order: a `_Play` for each of them.
 
     Equation:
         start_0 = a_0 + buffer; due_i = start_0 + sound before i; start_i = max(a_i, end_(i-1)); stall_i = start_i -

@@ -108,8 +108,8 @@ def _referring(text):
 
 
 def refer(app, doctree):
-    """Link every mention of a figure of the page by its number; a number without a figure is a warning."""
-    if app.builder.format != "html":
+    """Link every mention of a figure of the page by its number; a number without a figure is a warning. Docstrings name any figure."""
+    if app.builder.format != "html" or app.env.docname.startswith("book/reference/api/"):
         return
     there = {int(n) for box in doctree.findall(nodes.raw) for n in re.findall(r'<figure class="wl-figure" id="figure-(\d+)"', box.astext())}
     for text in list(doctree.findall(nodes.Text)):
