@@ -91,26 +91,10 @@ def fetch(packages, python):
     """Make sure that the wheels of the packages lie in WHEELS; pip gets those that do not."""
     absent = [f"{n}=={e['version']}" for n, e in packages.items() if not (WHEELS / e["file_name"]).exists()]
     if absent:
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--platform",
-            "any",
-            "--implementation",
-            "py",
-            "--abi",
-            "none",
-            "--python-version",
-            python,
-            "-d",
-            str(WHEELS),
-        ]
+        quiet = "-q --disable-pip-version-check --no-deps --only-binary=:all:"
+        any_machine = "--platform any --implementation py --abi none"
+        options = [*quiet.split(), *any_machine.split(), "--python-version", python, "-d", str(WHEELS)]
+        pip = [sys.executable, "-m", "pip", "download", *options]
         if subprocess.run([*pip, *absent], stderr=subprocess.DEVNULL).returncode:
             raise Missing(f"the package index did not deliver all {len(absent)} packages ({', '.join(sorted(absent)[:3])}, ...)")
 

@@ -87,41 +87,10 @@ def _boxed(limits):
     seen = [str(p) for p in (*SYSTEM, _base(), PYTHON.parents[1], ROOT / "lib", Path(__file__))]
     mounts = [word for path in dict.fromkeys(seen) for word in ("--ro-bind-try", path, path)]
     environment = [word for k, v in _environment("/tmp/work").items() for word in ("--setenv", k, v)]
-    return [
-        "bwrap",
-        "--unshare-all",
-        "--unshare-user",
-        "--uid",
-        "65534",
-        "--gid",
-        "65534",
-        "--cap-drop",
-        "ALL",
-        "--die-with-parent",
-        "--new-session",
-        "--hostname",
-        "student",
-        *mounts,
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--remount-ro",
-        "/dev",
-        "--size",
-        str(limits.disk),
-        "--tmpfs",
-        "/tmp",
-        "--dir",
-        "/tmp/work",
-        "--remount-ro",
-        "/",
-        "--chdir",
-        "/tmp/work",
-        "--clearenv",
-        *environment,
-        "--",
-    ]
+    nobody = "--unshare-all --unshare-user --uid 65534 --gid 65534 --cap-drop ALL --die-with-parent --new-session --hostname student"
+    devices = "--proc /proc --dev /dev --remount-ro /dev"
+    room = f"--size {limits.disk} --tmpfs /tmp --dir /tmp/work --remount-ro / --chdir /tmp/work"  # all else is read-only
+    return ["bwrap", *nobody.split(), *mounts, *devices.split(), *room.split(), "--clearenv", *environment, "--"]
 
 
 @cache
