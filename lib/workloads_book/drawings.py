@@ -338,3 +338,29 @@ def packed_masks(splits, pairs, *, alt, caption):
             ax.set(xlabel="key (token)", ylabel="query (token)", xlim=(0, start), ylim=(start, 0), aspect="equal")
             ax.set(xticks=[0, start], yticks=[0, start])
             ax.grid(visible=False)
+
+
+def role_graph(roles, places, carried, *, alt, caption):
+    """Roles of a training loop and the data that pass between them; the edge to the next round is dashed.
+
+    Args:
+        roles: `round_schedule.Role`s; an arrow leads from the writer of each piece of data to every reader.
+        places: {name of a role: (x, y)} in a field of 10 by 10.
+        carried: the data that a round hands to a later one.
+    """
+    writer = {data: role.name for role in roles for data in role.writes}
+
+    @figure(alt=alt, caption=caption, size=(SIZE[0], 4.2))
+    def _(ax):
+        _blank(ax, 10, 10)
+        frame = dict(boxstyle="round,pad=0.45", facecolor=PAPER, edgecolor=BLUE, linewidth=1.6)
+        words = dict(ha="center", va="center", fontsize=10)
+        boxes = {name: ax.text(x, y, name, bbox=frame, **words).get_bbox_patch() for name, (x, y) in places.items()}
+        for role in roles:
+            for data in (d for d in role.reads if d in writer):
+                (x0, y0), (x1, y1) = places[writer[data]], places[role.name]
+                look = dict(color=ORANGE, linestyle="--") if data == carried else dict(color=INK)
+                ends = dict(patchA=boxes[writer[data]], patchB=boxes[role.name], shrinkA=0, shrinkB=1)
+                ax.annotate("", (x1, y1), (x0, y0), arrowprops=dict(arrowstyle="-|>", linewidth=1.3, **look, **ends))
+                patch = dict(boxstyle="square,pad=0.1", facecolor=PAPER, edgecolor="none")
+                ax.text((x0 + x1) / 2, (y0 + y1) / 2, data.replace(" ", "\n"), bbox=patch, **words)
