@@ -1,12 +1,17 @@
 """Calculators of one RL step: read-outs by hand, what FLOP Accounting's own assumptions give, own sizes, refusals, ways out."""
 
 import re
+import sys
 
 import pytest
+from conftest import ROOT
 
 from workloads_book import calculators
 from workloads_book.calculators.forms import CALCULATORS
 from workloads_book.calculators.steps import SOURCE
+
+sys.path.insert(0, str(ROOT / "book/_site/ext"))
+from workloads_site import calculators as site
 
 NAMES = ("throughput", "roofline-check", "step-by-length", "token-prices")
 close = lambda value: pytest.approx(value, rel=1e-12)
@@ -125,6 +130,16 @@ def test_an_own_model_on_an_own_accelerator():
     assert shown["interval_seconds"] == close((10e9 + 8 * 2048.5 * 50_000) / 0.7e12)
     assert shown["fit"] == (32e9 - 12e9) // (4096 * 50_000)
     assert values("roofline-check", **own)["ridge"] == close(100)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_running_example_is_a_model_and_leaves_no_cache_behind_for_others(name):
+    """64,000 values a token; who chooses another model on a page gets that model's cache."""
+    example = "8B, cache of 128 kB a token"
+    assert values(name, model=example) == values(name, kv_bytes=128_000)
+    assert values(name, model=example, bytes_per_value=1) == values(name, kv_bytes=64_000)
+    placed = [row.get("inputs", {}) for row in site.places() if row["calculator"] == name and "flop-accounting" in row["page"]]
+    assert placed == [{"model": example}]
 
 
 @pytest.mark.parametrize("name", NAMES)

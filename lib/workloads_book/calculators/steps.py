@@ -16,7 +16,8 @@ from .common import CARDS, PERCENT, assumed_shares, clock
 from .forms import Input, calculator, choice, count, doublings, group, num, number_of, possible, result, switch
 from .rl import ASSUMPTIONS, PRINTED, ROUND, ROUND_CARD, ROUND_MODEL, SHARES, must_hold, named_card, named_step
 
-MODEL = choice("model", "Model", [ROUND_MODEL, *models.models()])
+EXAMPLE, EXAMPLE_KV = "8B, cache of 128 kB a token", 64_000  # the running example of part one; values that a token keeps
+MODEL = choice("model", "Model", [ROUND_MODEL, EXAMPLE, *models.models()])
 CARD = choice("accelerator", "Accelerator", [ROUND_CARD, *CARDS])
 GPUS = count("gpus", "GPUs", ROUND["gpus"], "", 1, 10**5, doublings(1, 1024))
 COMPLETION = num("completion", "Answer", ROUND["completion"], "tokens", 2, 2**20, doublings(128, 2**17))
@@ -56,6 +57,8 @@ def _source(*names, **more):
 
 def _step(model, accelerator, bytes_per_parameter, bytes_per_value, own, **given):
     """RLStep of a model and a machine by name, with the reader's own sizes in the place of theirs."""
+    if model == EXAMPLE:
+        model, given["kv_bytes"] = ROUND_MODEL, EXAMPLE_KV * bytes_per_value
     if own["kv_bytes"] is not None:
         given["kv_bytes"] = own["kv_bytes"]
     step = named_step(model, accelerator, bytes_per_parameter, bytes_per_value, False, **given)
