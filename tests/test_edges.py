@@ -221,6 +221,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     models.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1}, {}),
     models.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0}, {}),
     models.Gated: ({"ffn": 1}, {}),
+    models.Plain: ({"ffn": 1}, {}),
     models.Experts: ({"experts": 1, "active_experts": 1, "expert_ffn": 1, "shared_experts": 0}, {}),
     models.RecurrentModel: (
         {

@@ -7,7 +7,7 @@ import pytest
 from workloads.counts import backpropagation, flops, memory
 from workloads.counts.parameter_counts import active_parameters, matrices, parameters
 from workloads.counts.transformer_graph import transformer, weights
-from workloads.facts.models import Attention, Experts, Gated, LatentAttention, Layer, Model, model
+from workloads.facts.models import Attention, Experts, Gated, LatentAttention, Layer, Model, Plain, model
 
 GROUPED = Layer(Attention(heads=4, kv_heads=2, head_dim=3, qk_norm=True), Gated(ffn=5))
 LATENT = Layer(LatentAttention(heads=3, head_dim=2, latent=4, rope_dim=1, query_rank=2), Experts(4, 2, 7, 1))
@@ -106,7 +106,7 @@ class Convolution:
 def test_a_kind_that_is_not_known_is_refused_by_name(layer):
     strange = Model("strange", 6, 11, [(1, GROUPED), (1, layer)])
     for count in (parameters, memory.kv_bytes_per_token, lambda m: flops.forward(m, 3), lambda m: transformer(m, 3)):
-        with pytest.raises(ValueError, match=r"must be one of Attention, LatentAttention, Gated, Experts, got Convolution\(width=4\)"):
+        with pytest.raises(ValueError, match=r"must be one of Attention, LatentAttention, Gated, Plain, Experts, got Convolution"):
             count(strange)
 
 
@@ -114,3 +114,13 @@ def test_a_kind_that_is_not_known_is_refused_by_name(layer):
 def test_an_impossible_stack_is_refused(stack):
     with pytest.raises(ValueError, match="stack|layers"):
         Model("mine", 6, 11, stack)
+
+
+def test_a_plain_feed_forward_part_is_two_matrices():
+    """MPT-7B: 32 layers of width 4,096, four times as wide inside, the head tied."""
+    shape = Model("MPT-7B", 4096, 50368, [(32, Layer(Attention(heads=32, kv_heads=32, head_dim=128), Plain(4 * 4096)))], tied=True)
+    per_layer = 4 * 4096**2 + 2 * 4096 * 4 * 4096
+    assert parameters(shape).linear == 32 * per_layer and parameters(shape).ffn == 32 * 8 * 4096**2
+    assert flops.forward(shape, 10).ffn == 2 * 10 * 32 * 8 * 4096**2
+    halved = flops.training(shape, 10, recompute="stop early").recomputed.ffn
+    assert halved == 2 * 10 * 32 * 4 * 4096**2  # the down projection is not repeated

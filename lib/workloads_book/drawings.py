@@ -364,3 +364,24 @@ def role_graph(roles, places, carried, *, alt, caption):
                 ax.annotate("", (x1, y1), (x0, y0), arrowprops=dict(arrowstyle="-|>", linewidth=1.3, **look, **ends))
                 patch = dict(boxstyle="square,pad=0.1", facecolor=PAPER, edgecolor="none")
                 ax.text((x0 + x1) / 2, (y0 + y1) / 2, data.replace(" ", "\n"), bbox=patch, **words)
+
+
+def ratios_by_publisher(groups, *, alt, caption):
+    """Each class on a line of its own: a dot for each publisher's median, as large as its rows are many, and the 80% band.
+
+    Args:
+        groups: {class: ({publisher: [ratio, ...]}, band or None)}.
+    """
+    from statistics import median
+
+    @figure(alt=alt, caption=caption, size=(SIZE[0], 0.9 + 0.52 * len(groups)))
+    def _(ax):
+        for line, (name, (ratios, band)) in enumerate(groups.items()):
+            if band:
+                ax.plot([band.low, band.high], [line, line], color=GREY, linewidth=6, alpha=0.45, solid_capstyle="butt")
+                ax.plot([band.middle] * 2, [line - 0.2, line + 0.2], color=INK, linewidth=2)
+            for own in ratios.values():
+                ax.plot([median(own)], [line], marker="o", linestyle="none", color=BLUE, alpha=0.75, markersize=3 + len(own) ** 0.4)
+            ax.text(0.0, line - 0.3, name, va="bottom", fontsize=10)
+        ax.axvline(1, color=ORANGE, linestyle="--", linewidth=1.2)
+        ax.set(xlabel="bound over measured time (1: on the roof)", xlim=(0, 1.05), ylim=(len(groups) - 0.5, -0.9), yticks=[])

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..checks import formula, one_of
-from ..facts.models import Attention, Experts, Gated, LatentAttention, Model
+from ..facts.models import Attention, Experts, Gated, LatentAttention, Model, Plain
 from ..numeric import Number
 from ..units import Count
 
@@ -96,6 +96,10 @@ def _gated(ffn, hidden):
     return _PartCounts(_gated_matrices("ffn", hidden, ffn.ffn), norms=hidden)
 
 
+def _plain(ffn, hidden):
+    return _PartCounts(_matrices("ffn", ("ffn up", hidden, ffn.ffn), ("ffn down", ffn.ffn, hidden)), norms=hidden)
+
+
 def _experts(ffn, hidden):
     router = _matrices("router", ("router", hidden, ffn.experts))
     routed = _gated_matrices("experts", hidden, ffn.expert_ffn, ffn.experts, ffn.active_experts)
@@ -112,7 +116,7 @@ def _gated_matrices(part, hidden, width, copies=1, used=1):
     return _matrices(part, *shapes, copies=copies, used=used)
 
 
-KINDS = {Attention: _attention, LatentAttention: _latent_attention, Gated: _gated, Experts: _experts}
+KINDS = {Attention: _attention, LatentAttention: _latent_attention, Gated: _gated, Plain: _plain, Experts: _experts}
 
 
 def _counted(part, hidden):

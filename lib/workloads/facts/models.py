@@ -100,6 +100,15 @@ class Gated:
 
 
 @dataclass(frozen=True)
+class Plain(Gated):
+    """Feed-forward part of two matrices with an activation between them, as in GPT-3, BLOOM, MPT or Falcon.
+
+    Attributes:
+        ffn: inner width.
+    """
+
+
+@dataclass(frozen=True)
 class Experts:
     """Mixture of experts (MoE): a router, and gated experts of one width.
 
@@ -134,7 +143,7 @@ class Layer:
 
     Attributes:
         mixer: Attention or LatentAttention.
-        ffn: Gated or Experts.
+        ffn: Gated, Plain or Experts.
     """
 
     mixer: Attention | LatentAttention

@@ -10,7 +10,7 @@ from .tables import table
 
 
 @dataclass(frozen=True)
-class TrainingReport:
+class _TrainingReport:
     """What a publisher reports of one training; None where the report, or this table, has no such figure."""
 
     model: str
@@ -26,7 +26,7 @@ class TrainingReport:
 def _read(row):
     numbers = {c: float(row[c]) if row[c] != "-" else None for c in ("parameters", "active_parameters", "tokens", "device_hours")}
     device = None if row["device"] == "-" else row["device"]
-    return TrainingReport(row["model"], device=device, scope=row["scope"], source=row["source"], **numbers)
+    return _TrainingReport(row["model"], device=device, scope=row["scope"], source=row["source"], **numbers)
 
 
 @cache
@@ -34,7 +34,7 @@ def _reports():
     return {row["model"]: _read(row) for row in table("training_reports")}
 
 
-def training_reports() -> dict[str, TrainingReport]:
+def training_reports() -> dict[str, _TrainingReport]:
     """All training reports of the table, by model.
 
     Source:

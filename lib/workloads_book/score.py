@@ -1,0 +1,404 @@
+"""Published measurements beside the bounds of the library: how far apart they are, by kind of work and publisher.
+
+    python -m workloads_book.score ROWS.tsv
+
+prints for every row of such a file its kind, the bound and the ratio bound over measured, the band of other publishers' rows of its
+class, what these predict, and why a row cannot be scored. Nothing is fitted, and the measured column is only divided by.
+"""
+
+import csv
+import re
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import workloads as wl
+from workloads.counts import flops, memory
+from workloads.facts.accelerators import Accelerator
+from workloads.facts.models import Layer, Model, Plain
+from workloads.units import number
+
+DATA = Path(__file__).with_name("data")
+KINDS = ("train", "lora", "decode", "prefill", "static", "offline", "rl")
+LEAST_PUBLISHERS = 3  # of a class that has a band
+LONG = 8192  # tokens of a sequence above which training is a class of its own
+# bits of a stored weight, scales included (NVFP4: a byte of scale for 16 values; MXFP8: for 32), and the format it is multiplied in
+FORMATS = {
+    "fp32": (32, "bf16"),
+    "bf16": (16, "bf16"),
+    "fp16": (16, "bf16"),
+    "fp8": (8, "fp8"),
+    "mxfp8": (8.25, "fp8"),
+    "fp4": (4.5, "fp4"),
+    "nvfp4": (4.5, "fp4"),
+    "int8": (8, "bf16"),
+    "int4": (4, "bf16"),
+}
+
+
+class Unscored(ValueError):
+    """A row that has no bound here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One row beside its bound.
+
+    Attributes:
+        id: of the row.
+        publisher: who printed it.
+        kind: of work, one of KINDS.
+        group: class whose rows are compared: kind, format, dense or experts, one chip or several, long sequences.
+        bound: least seconds of the row's own work (a token of training, a step, a request, a batch).
+        measured: seconds of the same work.
+        careful: bound with attention and head at the 16-bit peak (training), else the same.
+        flops: FLOPs of the work on all chips (count).
+    """
+
+    id: str
+    publisher: str
+    kind: str
+    group: str
+    bound: float
+    measured: float
+    careful: float
+    flops: float
+
+    @property
+    def ratio(self):
+        """Bound over measured: 1 on the roof; above 1 one of the two is wrong."""
+        return self.bound / self.measured
+
+
+@cache
+def table(name):
+    """Rows of a table of this package, as dictionaries of texts."""
+    return read(DATA / f"{name}.tsv")
+
+
+def read(path):
+    """Rows of a tab-separated file."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def _known(name, what):
+    found = next((row for row in table(f"measured_{what}s") if row["name"] == name), None)
+    if not found:
+        raise Unscored(f"no {what} {name!r} in the tables")
+    return found
+
+
+@cache
+def model(name):
+    """The shape behind a name in the measurements; Unscored where the library cannot express it."""
+    row = _known(name, "model")
+    if row["unknown"]:
+        raise Unscored(f"{name}: {row['unknown']}")
+    if row["as"]:
+        return wl.model(row["as"])
+    whole = ("layers", "heads", "kv_heads", "head_dim", "ffn", "experts", "active_experts", "expert_ffn", "shared_experts", "dense_layers")
+    sizes = {name: int(row[name]) for name in whole if int(row[name]) or name in ("layers", "heads")}
+    shape = Model(name, int(row["hidden"]), int(row["vocab"]), tied=row["tied"] == "True", **sizes)
+    if row["gated"] == "yes":
+        return shape
+    plain = tuple((count, Layer(layer.mixer, Plain(layer.ffn.ffn))) for count, layer in shape.stack)
+    return Model(name, shape.hidden, shape.vocab, plain, shape.tied)
+
+
+@cache
+def accelerator(name):
+    """The accelerator behind a name in the measurements; a peak that no source prints is missing."""
+    row = _known(name, "accelerator")
+    if row["as"]:
+        return wl.accelerator(row["as"])
+    peaks = {kind: float(row[kind]) for kind in ("bf16", "fp8", "fp4") if row[kind]}
+    return Accelerator(name, float(row["memory"]), float(row["bandwidth"]), peaks, source=row["source"])
+
+
+def _format(text):
+    """(bytes a weight, format of the products) of a precision as the sources write it."""
+    name = text.lower().removesuffix("?").partition(" ")[0].partition("/")[0].removesuffix("-cs").removesuffix("-mx")
+    if bits := re.fullmatch(r"([\d.]+)bpw", name):
+        return float(bits[1]) / 8, "bf16"
+    if name not in FORMATS:
+        raise Unscored(f"format {text!r} is not known")
+    return FORMATS[name][0] / 8, FORMATS[name][1]
+
+
+def _peak(card, format):
+    if format not in card.peaks:
+        raise Unscored(f"no source prints the {format} peak of {card.name}")
+    return card.peaks[format]
+
+
+def _int(row, name):
+    if not re.fullmatch(r"\d+", row[name]):
+        raise Unscored(f"{name} is {row[name]!r}, not a number")
+    return int(row[name])
+
+
+def _cache_bytes(row):
+    text = row["kv_precision"]
+    return 2 if text in ("-", "") else _format(text)[0]
+
+
+def _trained(shape, tokens, lora):
+    """FLOPs of training one sequence: (attention and head, all else), causal, nothing recomputed."""
+    once = flops.forward(shape, tokens)
+    matrices = 2 if lora else 3  # frozen weights have no gradient of their own
+    return 3 * once.attention + matrices * once.head, matrices * (once.projections + once.ffn)
+
+
+def _training(row, shape, card, chips, format):
+    """(bound, careful bound, measured, FLOPs) of training, in seconds of one sequence on all chips."""
+    tokens, rate = _int(row, "isl"), float(row["measured"])
+    sixteen, rest = _trained(shape, tokens, row["kind"] == "lora")
+    per_second = {"tokens/s/GPU": rate * chips / tokens, "tokens/s (all)": rate / tokens, "sequences/s (all)": rate}
+    if row["unit"] not in per_second:
+        raise Unscored(f"unit {row['unit']!r} is not known for {row['kind']}")
+    peak = _peak(card, format) * chips
+    careful = sixteen / (_peak(card, "bf16") * chips) + rest / peak
+    return (sixteen + rest) / peak, careful, 1 / per_second[row["unit"]], sixteen + rest
+
+
+def _seconds(work, card, chips, format):
+    """Roofline of a pass over pooled chips; without a printed peak the time of its transfers alone, still a bound."""
+    compute = work.flops / (card.peaks[format] * chips) if format in card.peaks else 0
+    return max(compute, work.bytes / (card.bandwidth * chips))
+
+
+def _room(shape, card, chips, weight, cache, tokens):
+    """Sequences whose cache fits beside the weights in pooled memory."""
+    fit = memory.sequences_that_fit(card.memory_bytes * chips, memory.weight_bytes(shape, weight), memory.kv_bytes(shape, tokens, 1, cache))
+    if not fit:
+        raise Unscored(f"{shape.name} with one sequence of {tokens} tokens does not fit {chips} x {card.name}")
+    return fit
+
+
+def _serving(row, shape, card, chips, format, weight):
+    """(bound, careful bound, measured, FLOPs) of one step, first token, batch or request."""
+    kind, cache, rate = row["kind"], _cache_bytes(row), float(row["measured"])
+    formats = wl.Formats(weights=weight, cache=cache)
+    new, out = _int(row, "isl"), 1 if kind == "prefill" else _int(row, "osl")
+    fit = _room(shape, card, chips, weight, cache, new + out)
+    batch = fit if kind == "offline" else _int(row, "batch")
+    if batch > fit:
+        raise Unscored(f"batch {batch} of {new + out} tokens does not fit: at most {fit} do")
+    if kind == "decode":
+        work = wl.decode(shape, new + (out - 1) / 2, batch, formats)
+        measured = rate if row["unit"].startswith("s") else batch / rate
+        return *[_seconds(work, card, chips, format)] * 2, measured, work.flops
+    request = wl.Request(new, out)
+    first = wl.prefill(shape, request, batch, formats)
+    steps = wl.decode(shape, request, batch, formats) if out > 1 else 0 * first
+    if kind == "prefill":
+        return *[_seconds(first, card, chips, format)] * 2, rate, first.flops
+    if kind == "static":  # prefill, then decode: nothing overlaps
+        bound = _seconds(first, card, chips, format) + _seconds(steps, card, chips, format)
+        return bound, bound, batch * out / rate, (first + steps).flops
+    both = _seconds(first + steps, card, chips, format) / batch  # of one request: prefill and decode may overlap
+    return both, both, out / rate, (first + steps).flops / batch
+
+
+def _rl(row, shape, card, chips):
+    """(bound, careful bound, measured, FLOPs) of a step, BF16: answers decoded, scored by one pass and trained on once.
+
+    Generation is split as the row says, in copies of tensor times pipeline chips; prompts, which the rows leave out, count nothing.
+    """
+    tokens, sequences = _int(row, "osl"), _int(row, "batch")
+    layout = re.search(r"gen \[TP,PP\] \[(\d+),(\d+)\]", row["parallel"])
+    if not layout:
+        raise Unscored(f"layout of the generation is not stated: {row['parallel']!r}")
+    own = int(layout[1]) * int(layout[2])
+    copies = max(chips // own, 1)
+    each = sequences / copies
+    batch = min(each, _room(shape, card, own, 2, 2, tokens))
+    generated = each / batch * _seconds(wl.decode(shape, wl.Request(1, tokens), batch), card, own, "bf16")
+    once = sequences * flops.forward(shape, tokens).total
+    learned = 4 * once / (card.peaks["bf16"] * chips)
+    return *[generated + learned] * 2, float(row["measured"]), 4 * once
+
+
+def score(row):
+    """The row beside its bound.
+
+    Args:
+        row: a dictionary with the columns of ``data/measured.tsv`` (texts).
+
+    Raises:
+        Unscored: with the reason.
+    """
+    if row["kind"] not in KINDS:
+        raise Unscored(f"kind {row['kind']!r} is not one of {', '.join(KINDS)}")
+    shape, card, chips = model(row["model"]), accelerator(row["hardware"]), _int(row, "count")
+    weight, format = _format(row["precision"])
+    if row["kind"] in ("train", "lora"):
+        found = _training(row, shape, card, chips, format)
+    elif row["kind"] == "rl":
+        found = _rl(row, shape, card, chips)
+    else:
+        found = _serving(row, shape, card, chips, format, weight)
+    bound, careful, measured, work = found
+    return Score(row["id"], row.get("publisher", "?"), row["kind"], group(row), bound, measured, careful, work)
+
+
+def group(row):
+    """The class of a row: rows of one class are compared with each other."""
+    experts = wl.parameters(model(row["model"])).experts > 0
+    weight = _format(row["precision"])[0]
+    bits = "16 bits" if weight >= 2 else "8 bits" if weight > 0.7 else "4 bits or fewer"
+    parts = [row["kind"], bits, "experts" if experts else "dense", "one chip" if row["count"] == "1" else "several chips"]
+    if row["kind"] == "train" and row["isl"].isdigit() and int(row["isl"]) > LONG:
+        parts.append("long sequences")
+    return ", ".join(parts)
+
+
+def scored(rows):
+    """([Score, ...], {id: why not}) of rows."""
+    found, missing = [], {}
+    for row in rows:
+        try:
+            found.append(score(row))
+        except Unscored as why:
+            missing[row["id"]] = str(why)
+    return found, missing
+
+
+@cache
+def published():
+    """Scores and gaps of all measurements that the book holds."""
+    return scored(table("measured"))
+
+
+def quantile(ratios, share):
+    """Weighted quantile: ``ratios`` is {publisher: [ratio, ...]}, and each publisher counts once, however many rows it has.
+
+    Example:
+        >>> quantile({"one": [1.0] * 99, "two": [3.0], "three": [2.0]}, 0.5)
+        2.0
+    """
+    weighted = sorted((ratio, 1 / len(own)) for own in ratios.values() for ratio in own)
+    goal, passed = share * len(ratios), 0.0
+    for ratio, weight in weighted:
+        passed += weight
+        if passed >= goal - 1e-12:
+            return ratio
+    return weighted[-1][0]
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where 80% of a class's ratios lie, each publisher counted once."""
+
+    low: float
+    middle: float
+    high: float
+    rows: int
+    publishers: int
+
+
+def by_publisher(scores):
+    """{publisher: [ratio, ...]} of those that are no findings (a ratio above 1 is an error on one side)."""
+    found = defaultdict(list)
+    for s in scores:
+        if s.ratio <= 1:
+            found[s.publisher].append(s.ratio)
+    return dict(found)
+
+
+def bands(scores=None, without=None):
+    """{class: Band} of the classes with enough independent publishers.
+
+    Args:
+        scores: by default those of all measurements that the book holds.
+        without: a publisher whose rows are left out.
+    """
+    groups, found = defaultdict(list), {}
+    for s in published()[0] if scores is None else scores:
+        groups[s.group].append(s)
+    for name, members in groups.items():
+        ratios = by_publisher(members)
+        if len(ratios) < LEAST_PUBLISHERS:
+            continue
+        kept = {publisher: own for publisher, own in ratios.items() if publisher != without}
+        low, middle, high = (quantile(kept, share) for share in (0.1, 0.5, 0.9))
+        found[name] = Band(low, middle, high, sum(map(len, kept.values())), len(kept))
+    return found
+
+
+def held():
+    """{class: (rows inside the 80% band of the other publishers, rows)}: how far the bands are to be trusted."""
+    found = {}
+    for name in bands():
+        members = [s for s in published()[0] if s.group == name]
+        inside = total = 0
+        for publisher, own in by_publisher(members).items():
+            band = bands(members, without=publisher)[name]
+            inside, total = inside + sum(band.low <= ratio <= band.high for ratio in own), total + len(own)
+        found[name] = (inside, total)
+    return found
+
+
+def convention(row):
+    """(name of the rule, how far off) by which a publisher counted the FLOP/s that a row prints beside its tokens/s.
+
+    The rule whose FLOPs a token come closest; tokens/s and FLOP/s of a GPU divide to what was counted.
+
+    Raises:
+        Unscored: for a row that does not print both.
+    """
+    if row["kind"] != "train" or row["unit"] != "tokens/s/GPU" or row["reported_tflops"] in ("-", ""):
+        raise Unscored("the row does not print tokens/s and FLOP/s of a GPU")
+    shape, tokens, per_token = model(row["model"]), _int(row, "isl"), float(row["reported_tflops"]) * 1e12 / float(row["measured"])
+    count, width = wl.parameters(shape), sum(n * layer.mixer.heads * layer.mixer.head_dim for n, layer in shape.stack)
+    square = 12 * width * tokens
+    rules = {
+        "causal pairs": flops.training(shape, tokens).total / tokens,
+        "full square": flops.training(shape, tokens, causal=False).total / tokens,
+        "6N + 12LHQT, embedding in N": 6 * count.total + square,
+        "6N + 12LHQT, no embedding in N": 6 * (count.total - count.embedding) + square,
+        "6N, no embedding in N": 6 * (count.total - count.embedding),
+    }
+    name = min(rules, key=lambda rule: abs(per_token / rules[rule] - 1))
+    return name, per_token / rules[name] - 1
+
+
+COLUMNS = ("id", "kind", "bound", "ratio", "p10", "p50", "p90", "predicted_ratio", "why")
+
+
+def lines(rows):
+    """One line of COLUMNS for each row: the band is that of other publishers; "-" for what there is not, with the reason."""
+    within = cache(lambda publisher: bands(without=publisher))
+    for row in rows:
+        try:
+            s = score(row)
+        except Unscored as why:
+            yield (row["id"], row["kind"], "-", "-", "-", "-", "-", "-", str(why))
+            continue
+        band, why = within(s.publisher).get(s.group), ""
+        shown = ("-",) * 4
+        if band:
+            shown = tuple(map("{:.4g}".format, (band.low, band.middle, band.high, s.ratio / band.middle)))
+        else:
+            why = f"no band: fewer than {LEAST_PUBLISHERS} publishers of class {s.group!r}"
+        if s.ratio > 1:
+            why = "; ".join(filter(None, (f"above the bound by {number(s.ratio, 3)}: time, shape or format is not what the row says", why)))
+        yield (s.id, s.kind, f"{s.bound:.6g}", f"{s.ratio:.4g}", *shown, why)
+
+
+def main(arguments=None):
+    """Score a file of rows; the exit status."""
+    paths = sys.argv[1:] if arguments is None else arguments
+    if len(paths) != 1 or paths[0].startswith("-"):
+        sys.stderr.write(__doc__.strip() + "\n")
+        return 2
+    for line in (COLUMNS, *lines(read(paths[0]))):
+        sys.stdout.write("\t".join(line) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
