@@ -196,9 +196,10 @@ def rl_loop(phases, *, alt, caption):
         phases: {name: text below it} of rollout, reward, reference, training, in the order of the loop.
     """
 
-    @figure(alt=alt, caption=caption, size=(SIZE[0], 4.2))
+    @figure(alt=alt, caption=caption, size=(SIZE[0], 3.5))
     def _(ax):
-        _blank(ax, 10, 9.2)
+        _blank(ax, 10, 9.1)
+        ax.set_ylim(1.4, 9.1)
         places = [(0.4, 6.4), (5.6, 6.4), (5.6, 2.6), (0.4, 2.6)]
         colors = (ORANGE, GREY, GREEN, BLUE)
         for (name, below), (x, y), color in zip(phases.items(), places, colors):
