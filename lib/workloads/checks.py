@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any, TypeVar, cast
 
 from .numeric import Number, is_array, is_symbolic
@@ -85,7 +86,8 @@ def _require(value, name, unit, rule, holds) -> Number:
     value = plain(value)
     if is_array(value):
         return _require_all(value, name, unit, rule, holds)
-    if not isinstance(value, (int, float, Fraction)) or isinstance(value, bool) or type(value).__module__.partition(".")[0] == "numpy":
+    # Real: SymPy's numbers, such as a sum that came out as 0, are numbers too
+    if not isinstance(value, Real) or isinstance(value, bool) or type(value).__module__.partition(".")[0] == "numpy":
         _refuse(name, unit, value, f"a number, {rule}")
     return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, _rule(value, rule))
 
