@@ -82,6 +82,12 @@ def test_ticks_of_few_decades_are_numbers_that_do_not_meet(ax):
     assert labels == ["100,000", "200,000", "500,000"] and not any(t.get_text() for t in ax.get_xticklabels(minor=True))
 
 
+def test_thousands_stand_apart_on_linear_axes(ax):
+    figures.draw_curves(ax, {"": ([0, 10_000], [0, 1])}, x="", y="")
+    ax.figure.canvas.draw()
+    assert "10,000" in [t.get_text() for t in ax.get_xticklabels()] and "0.2" in [t.get_text() for t in ax.get_yticklabels()]
+
+
 def test_figures_and_tables_are_numbered_in_their_order(shown):
     figures.bars({"a": 1}, alt="one bar", caption="First.")
     page.table(["n>"], [[1]], caption="Alone.")

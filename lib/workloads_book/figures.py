@@ -132,6 +132,13 @@ def _round_ticks(axis):
     axis.set_minor_formatter(NullFormatter())
 
 
+def _plain_ticks(*axes):
+    """Numbers with their thousands apart on linear axes: 5,000 and 0.2."""
+    for axis in axes:
+        if axis.get_scale() == "linear":
+            axis.set_major_formatter("{x:,.10g}")
+
+
 def draw_bars(ax, data, *, x="", log=False, values=None, mark=None, xlim=None):
     """Horizontal bars, the first on top.
 
@@ -171,6 +178,7 @@ def draw_bars(ax, data, *, x="", log=False, values=None, mark=None, xlim=None):
         ax.set_xlim(*xlim)
     if log:
         _round_ticks(ax.xaxis)
+    _plain_ticks(ax.xaxis)
     _legend(ax)
 
 
@@ -225,6 +233,7 @@ def draw_curves(
         ax.set_ylim(*ylim)
     for axis in [ax.xaxis] * ("x" in log) + [ax.yaxis] * ("y" in log):
         _round_ticks(axis)
+    _plain_ticks(ax.xaxis, ax.yaxis)
     for text, at in (vlines or {}).items():
         ax.axvline(at, color=INK, linestyle=":", linewidth=1.2)
         ax.annotate(text, (at, 0.98), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points", va="top", fontsize=10)
@@ -268,6 +277,7 @@ def draw_gantt(ax, lanes, *, x="ms", kinds=None, vlines=None):
     ax.set_ylim(len(lanes) - 0.5, -0.6 - 0.4 * bool(vlines))
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(x)
+    _plain_ticks(ax.xaxis)
     _legend(ax)
 
 
