@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
+import content
 import pytest
 from conftest import ROOT, SITE, site_pages
 
@@ -146,7 +147,7 @@ def test_page_has_a_title_and_one_main_heading(name):
 def test_page_offers_its_notebook(name):
     source = (ROOT / name).with_suffix(".ipynb")
     offered = SITE / "_sources" / source.relative_to(ROOT)
-    assert offered.read_bytes() == source.read_bytes()
+    assert offered.read_text(encoding="utf-8") == content.completed_text(source.read_text(encoding="utf-8"), ".ipynb")
     assert any(offered.resolve() == ((SITE / name).parent / unquote(r)).resolve() for r in PAGES[name].references if r.endswith(".ipynb"))
 
 
