@@ -8,7 +8,7 @@ from pathlib import Path
 from conftest import ROOT
 from test_lite import LIVE, agree, assignment, built, code, lite, notebooks, stored
 
-LONG = {"book/workloads/3-1-4-replay.ipynb"}  # half the time of them all
+LONG = {f"book/workloads/3-1-4-{page}.ipynb" for page in ("measured", "settings")}  # half the time of them all
 
 
 def needs_a_network(nb):
