@@ -89,7 +89,7 @@ def _require(value, name, unit, rule, holds) -> Number:
     # Real: SymPy's numbers, such as a sum that came out as 0, are numbers too
     if not isinstance(value, Real) or isinstance(value, bool) or type(value).__module__.partition(".")[0] == "numpy":
         _refuse(name, unit, value, f"a number, {rule}")
-    return value if -math.inf < value < math.inf and holds(value) else _refuse(name, unit, value, _rule(value, rule))
+    return value if -math.inf < cast(float, value) < math.inf and holds(value) else _refuse(name, unit, value, _rule(value, rule))
 
 
 def _require_all(values, name, unit, rule, holds):
