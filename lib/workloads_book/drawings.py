@@ -242,7 +242,7 @@ def forked_mask(state, questions, *, alt, caption):
         names = ["state", *(f"question {i}" for i in range(1, len(questions) + 1))]
         ax.set_yticks([state / 2, *middles], names)
         ax.set_xticks([state / 2, *middles], ["state", *(str(i) for i in range(1, len(questions) + 1))])
-        ax.set(xlim=(0, total), ylim=(total, 0), aspect="equal", xlabel="is looked at by ...")
+        ax.set(xlim=(0, total), ylim=(total, 0), aspect="equal", xlabel="keys", ylabel="queries")
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("top")
         ax.grid(visible=False)
