@@ -31,7 +31,7 @@ import rooms
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/mutants"
 SOURCE = WORK / "source"  # as everything was when the run began
-NO_FORMULAS = {"formats", "measurements", "results", "scaling_fit", "symbols", "tables", "traces", "training_reports"}
+NO_FORMULAS = {"formats", "measurements", "results", "scaling_fit", "symbols", "tables", "traces"}
 MODULES = sorted(set(rooms.PATHS) - NO_FORMULAS)
 OWN = {  # tests by another name
     **dict.fromkeys(("checks", "numeric", "units"), "support"),
@@ -43,6 +43,7 @@ OWN = {  # tests by another name
     **dict.fromkeys(("samples", "weight_sync"), "round_schedule"),
     "disaggregation": "vision",
     "speech": "diffusion",
+    "explanations": "explain",
     **dict.fromkeys(("layout", "machine", "passes"), "passes"),
 }
 GENERATED = ("edges", "fuzz", "kinds_of_number")  # tests that go through all modules, each case named by what it calls

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from workloads.costs import rent
 from workloads.counts import flops, mixture_of_experts, parameter_counts
 from workloads.counts.mixture_of_experts import ExpertLayers
-from workloads.facts import models, training_reports
+from workloads.facts import models
 from workloads.facts.tables import table
 from workloads.learning import lifetime, scaling
 from workloads.learning.lifetime import TaskType
+from workloads_book import training_reports
 
 amounts = st.floats(1e-3, 1e9)
 

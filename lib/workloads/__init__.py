@@ -20,6 +20,7 @@ from .counts.memory import kv_bytes, weight_bytes
 from .counts.parameter_counts import parameters
 from .counts.passes import Pass, decode, prefill, training_step
 from .counts.request_tokens import Request
+from .explanations import explain
 from .facts.accelerators import Accelerator, accelerator, accelerators
 from .facts.formats import Formats
 from .facts.models import Model, model, models
@@ -50,6 +51,7 @@ __all__ = [
     "decode",
     "decode_rate",
     "dollars_per_million",
+    "explain",
     "fit",
     "fits",
     "kv_bytes",

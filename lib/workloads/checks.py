@@ -17,6 +17,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +29,7 @@ from .numeric import Number, is_array, is_symbolic
 MANY = 10**6  # most rounds of a loop: one that counts further would not end
 PLAIN = frozenset({int, float, str, bool, Fraction, type(None)})
 Function = TypeVar("Function", bound=Callable)
+RECORDING: ContextVar[Any] = ContextVar("recording", default=None)  # what `explain` records calls of formulas with, while it runs
 
 
 def _refuse(name, unit, value, rule):
@@ -350,8 +352,7 @@ def formula(function: Function) -> Function:
         ValueError: result of <lambda> must stay within the floats, got inf
     """
 
-    @functools.wraps(function)
-    def checked(*values: Any, **named: Any) -> Any:
+    def run(values, named):
         values, named = tuple(map(plain, values)), {name: plain(value) for name, value in named.items()}
         unusual = [value for value in (*values, *named.values()) if type(value) not in PLAIN]
         try:
@@ -370,6 +371,10 @@ def formula(function: Function) -> Function:
         if not _within_floats(result):
             raise ValueError(f"result of {function.__name__} must stay within the floats, got {_first_beyond(result)}")
         return result
+
+    @functools.wraps(function)
+    def checked(*values: Any, **named: Any) -> Any:
+        return recording.call(function, run, values, named) if (recording := RECORDING.get()) else run(values, named)
 
     return cast(Function, checked)
 

@@ -59,7 +59,8 @@ def _reduce(values, sympy_name, numpy_name, plain):
         for value in values[1:]:
             result = fold(result, value)
         return result
-    return plain(values)
+    traced = [value for value in values if hasattr(value, "joined")]  # numbers that `explain` has sent in
+    return traced[0].joined(plain.__name__, values) if traced else plain(values)
 
 
 def maximum(*values: Number) -> Number:
@@ -158,6 +159,8 @@ def total(values: Iterable[Number]) -> Number:
         (1.0, 6)
     """
     values = list(values)
+    if traced := [value for value in values if hasattr(value, "joined")]:  # numbers that `explain` has sent in
+        return traced[0].joined("sum", values)
     if values and any(isinstance(v, float) for v in values) and all(isinstance(v, (int, float, Fraction)) for v in values):
         return math.fsum(values)
     return sum(values)
@@ -221,7 +224,7 @@ def bisect(rising: Callable[[float], float], low: float, high: float) -> float:
         >>> bisect(lambda x: x * x - 2, 1, 2)
         1.414213562373095
     """
-    while low < (middle := (low + high) / 2) < high:
+    while low < (middle := float(low + high) / 2) < high:
         low, high = (low, middle) if rising(middle) > 0 else (middle, high)
     return middle
 

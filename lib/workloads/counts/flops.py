@@ -80,11 +80,11 @@ def _pair_widths(model, absorbed):
 class Flops:
     """FLOPs (count) of a piece of work by component. Two can be added, and one multiplied by a number."""
 
-    projections: int
-    ffn: int
-    scores: int
-    values: int
-    head: int
+    projections: FlopCount
+    ffn: FlopCount
+    scores: FlopCount
+    values: FlopCount
+    head: FlopCount
 
     @property
     def attention(self) -> FlopCount:

@@ -237,10 +237,10 @@ def state_bytes(model: RecurrentModel, batch: Count = 1) -> Bytes:
 class _DecodeTraffic:
     """Bytes that one decode step moves between memory and chip."""
 
-    weights: int
-    embedding_rows: int
-    kv_read: int
-    kv_written: int
+    weights: Bytes
+    embedding_rows: Bytes
+    kv_read: Bytes
+    kv_written: Bytes
 
     @property
     def total(self) -> Bytes:

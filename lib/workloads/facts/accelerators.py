@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
-from ..checks import keep, one_of, positive
+from ..checks import formula, keep, one_of, positive
 from ..units import Bytes, BytesPerSecond, FlopsPerSecond
 from .tables import base_value, table
 
@@ -39,7 +39,7 @@ class Accelerator:
     name: str
     memory_bytes: Bytes
     bandwidth: BytesPerSecond
-    peaks: MappingProxyType = field(hash=False)
+    peaks: MappingProxyType[str, FlopsPerSecond] = field(hash=False)
     label: str = ""
     source: str = ""
 
@@ -88,6 +88,7 @@ def accelerators() -> dict[str, Accelerator]:
     return dict(_accelerators())
 
 
+@formula
 def accelerator(name: str) -> Accelerator:
     """One accelerator of the table.
 

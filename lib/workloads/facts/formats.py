@@ -30,8 +30,8 @@ class Formats:
         (1, 2)
     """
 
-    weights: str | float = "bf16"
-    cache: str | float = "bf16"
+    weights: str | Bytes = "bf16"
+    cache: str | Bytes = "bf16"
 
     def __post_init__(self):
         keep(self, _format, "B", "weights", "cache")

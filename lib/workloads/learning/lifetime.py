@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum, isclose
+from math import isclose
 
 from ..checks import MANY, finite, formula, fraction, keep, nonnegative, positive, whole
 from ..costs.attempts import cost_per_success
 from ..counts.flops import rule_2n, rule_6n
-from ..numeric import Number
+from ..numeric import Number, total
 from ..units import Count, FlopCount, Share, Tokens
 from .scaling import ScalingLaw, tokens_for_loss
 
@@ -75,10 +75,10 @@ def cost_per_task(mixture: Sequence[TaskType]) -> Number:
         5.0
     """
     mixture = list(mixture)
-    shares = fsum(kind.share for kind in mixture)
+    shares = total(kind.share for kind in mixture)
     if not isclose(shares, 1, rel_tol=1e-9):
         raise ValueError(f"shares must add up to 1, got {shares!r}")
-    return fsum(kind.share * cost_per_success(kind.attempt_cost, kind.success) for kind in mixture)
+    return total(kind.share * cost_per_success(kind.attempt_cost, kind.success) for kind in mixture)
 
 
 @formula
@@ -225,4 +225,4 @@ def discounted_tasks(tasks_per_year: Count, years: Count, decline: Share) -> Cou
     """
     fraction(decline, "decline", zero=True)
     years = range(whole(years, "years", least=1, most=MANY))
-    return positive(tasks_per_year, "tasks_per_year", "tasks") * fsum((1 - decline) ** year for year in years)
+    return positive(tasks_per_year, "tasks_per_year", "tasks") * total((1 - decline) ** year for year in years)

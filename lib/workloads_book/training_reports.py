@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ..units import Count, Tokens
-from .tables import table
+from workloads.facts.tables import table
+from workloads.units import Count, Tokens
 
 
 @dataclass(frozen=True)
