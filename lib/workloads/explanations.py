@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cache, partial, partialmethod
+from numbers import Real
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -29,19 +30,18 @@ from .units import quantity
 
 # Units multiply and divide as these numbers do: a prime for each
 SIZES = dict(zip(("", "B", "s", "FLOP", "$", "B/s", "FLOP/s", "FLOP/B", "1/s"), map(Fraction, "1 2 3 5 7 2/3 5/3 5/2 1/3".split())))
-UNITS = dict(Bytes="B", BytesPerSecond="B/s", BytesPerToken="B", FlopCount="FLOP", FlopsPerSecond="FLOP/s", FlopsPerByte="FLOP/B")
-UNITS |= dict(Seconds="s", PerSecond="1/s", Dollars="$")
+_ALIASES = "Bytes BytesPerToken BytesPerSecond FlopCount FlopsPerSecond FlopsPerByte Seconds PerSecond Dollars"
+UNITS = dict(zip(_ALIASES.split(), "B B B/s FLOP FLOP/s FLOP/B s 1/s $".split()))
 TABLES = dict(Model="models", RecurrentModel="models", Accelerator="accelerators")
 # Fields that hold a quantity of a table under another name
 FIELDS = dict(memory=["memory_bytes"], peak=["peaks"], head_dim=["head_dim", "value_dim"], layers=["stack"], dense_layers=["stack"])
 NUMBERS = int, float, Fraction
 LONG, MANY = 8, 2000  # most names and numbers of a line, most operations of a call that are shown one by one
-SILENT = {f"workloads.{name}" for name in ("checks", "numeric", "units", "explanations")}  # their local names mean nothing
 BINDS, CLOSE = {"+": 1, "sum": 1, "−": 1, "·": 2, "/": 2}, 4
 LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 IDLE = {"+": 0, "−": 0, "·": 1, "/": 1, "^": 1}  # what changes nothing behind an operator
 KEPT = dict(add="+", sub="−", mul="·", truediv="/", floordiv="//", mod="mod", pow="^")
-BARE = dict(float=float, int=int, trunc=int, index=operator.index, bool=bool, repr=repr, format=format, round=round)
+BARE = dict(float=float, int=int, trunc=int, index=operator.index, bool=bool, abs=abs, repr=repr, format=format, round=round)
 BARE |= {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _unit_of = cache(lambda annotation: next((UNITS[word] for word in re.findall(r"\w+", str(annotation)) if word in UNITS), ""))
 _units = cache(lambda kind: {field.name: _unit_of(field.type) for field in fields(kind)})
@@ -63,10 +63,10 @@ class _Traced(SimpleNamespace):
 
 
 def _operated(self, op, apply, order, other):
-    known = isinstance(other, (_Traced, *NUMBERS))
-    return _made(op, apply, (self, other)[::order], sys._getframe(1)) if known else NotImplemented
+    return _made(op, apply, (self, other)[::order], sys._getframe(1)) if isinstance(other, Real) else NotImplemented
 
 
+Real.register(_Traced)
 for _name, _op in KEPT.items():
     setattr(_Traced, f"__{_name}__", partialmethod(_operated, _op, getattr(operator, _name), 1))
     setattr(_Traced, f"__r{_name}__", partialmethod(_operated, _op, getattr(operator, _name), -1))
@@ -119,10 +119,9 @@ class _Recording:
 
     def naming(self, frame, event, result):
         """For Python to call: at a return within the library, names of its text name what has none yet."""
-        if event != "return" or not (module := frame.f_globals.get("__name__", "")).startswith("workloads.") or module in SILENT:
+        if event != "return" or not re.match(r"workloads\.\w+\.", frame.f_globals.get("__name__", "")):
             return
-        own = frame.f_code.co_name.strip("_")
-        whose = str(getattr(frame.f_locals.get("self"), "name", ""))  # a matrix says which one it is
+        own, whose = frame.f_code.co_name.strip("_"), str(getattr(frame.f_locals.get("self"), "name", ""))  # a matrix says which one it is
         own = f"{whose}.{own}".replace(" ", "_") if re.fullmatch("[a-z ]+", whose) else own
         parts = [(f"{own}.{part}", value) for part, value in vars(result).items()] if is_dataclass(result) else []
         for name, value in (*frame.f_locals.items(), *parts, (own, result)) if not re.match("<|__", frame.f_code.co_name) else ():
@@ -143,7 +142,7 @@ class _Recording:
             return self.entered("", value, path, unit, known)
         if traced and not long:
             return value if value.op in ("leaf", "call", "steps") else self.traced("call", (value,), value.value, unit, name, note)
-        lost = long or traced or (inputs and (value not in (0, 1) or self.depth < 1) and not known)
+        lost = long or traced or (inputs and (value not in (0, 1) or self.depth < 0) and not known)
         return self.traced("steps", inputs, _bare(value), unit, name, note) if lost else value
 
     def call(self, function, run, values, named):
@@ -240,11 +239,8 @@ def _value(node):
     return re.sub(r"(\.\d*?)0+(?!\d)", r"\1", shown).replace(". ", " ").removesuffix(".")
 
 
-class _Writer:
+class _Writer(SimpleNamespace):
     """Writes a line for a number and for each of its parts, once, under names that no two share."""
-
-    def __init__(self):
-        self.lines, self.labels, self.done = [], {}, set()
 
     def label(self, node):
         same = self.labels.setdefault(node.name, {})
@@ -282,7 +278,7 @@ class _Writer:
             text = " + ".join(f"{count} · {inner(term, 2)}" if count > 1 else inner(term, 1) for term, count in terms)
         elif node.op in BINDS:
             text = f" {node.op} ".join((inner(node.parts[0], own), inner(node.parts[1], own + (node.op in "−/"))))
-            text = f"−{text[4:]}" if text.startswith("0 − ") else text
+            text = text.removeprefix("0 ") if node.op == "−" and node.parts[0].op == "const" else text
         elif node.op == "^":
             text = "^".join(inner(part, CLOSE) for part in node.parts)
         else:
@@ -320,7 +316,7 @@ def explain(function: Callable[..., Any], *values: Any, **named: Any) -> Explana
         >>> print(explain(kv_bytes, model("Qwen3-8B"), tokens=4096).text(levels=1))
         kv_bytes = batch · tokens · kv_bytes_per_token = 1 · 4,096 · 147.5 kB = 604 MB   (Bytes of KV cache of sequences of equal length.)
     """
-    recording, before, writer = _Recording(), sys.getprofile(), _Writer()
+    recording, before, writer = _Recording(), sys.getprofile(), _Writer(lines=[], labels={}, done=set())
     token = RECORDING.set(recording)
     sys.setprofile(recording.naming)
     try:

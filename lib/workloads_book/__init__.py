@@ -7,6 +7,7 @@ import importlib
 
 _HOMES = {
     "answers": "answer",
+    "explained": "show_explanation",
     "figures": "BLUE GOLD GREEN GREY GRID INK ORANGE PAPER PINK bars curves draw_bars draw_curves draw_gantt draw_roofline "
     "figure gantt panels roofline",
     "page": "binary check check_table given guess number quantity say table",

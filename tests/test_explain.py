@@ -1,0 +1,264 @@
+"""`explain`: what it writes is read again by an evaluator that knows nothing but the text, and must give the digits printed there."""
+
+import dataclasses
+import importlib
+import inspect
+import math
+import re
+from fractions import Fraction
+
+import pytest
+import rooms
+import test_fuzz as fuzz
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import workloads as wl
+from workloads import checks
+from workloads.costs import attempts, rent
+from workloads.counts import flops, memory, parameter_counts
+from workloads.facts import tables
+from workloads.learning import lifetime, scaling
+from workloads.learning.rl import capacity, configuration, phases, price, samples
+from workloads.serving import fluid, latency_metrics, queues
+from workloads.times import roofline, taskgraph
+from workloads_book.calculators import CALCULATORS
+
+# ------------------------------------------------------------------------------------------------------ reading an explanation
+SCALE = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "Z": 21, "Y": 24, "m": -3, "µ": -6, "n": -9}
+UNIT = r"(?P<prefix>[kMGTPEZY]?)(?:B|FLOP)(?:/s|/B)?|(?P<small>[mµn]?)s|1/s"
+DIGITS = r"\$?(?P<digits>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)(?: × 10(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?"
+QUANTITY = re.compile(rf"{DIGITS}(?: (?:{UNIT})(?!\w))?")
+NAME = re.compile(r"[^\W\d][\w.]*[₀-₉]*")
+LINE = re.compile(rf"(?P<indent> *)(?P<name>{NAME.pattern}) = (?P<rest>.*?)(?:   \((?P<remark>.*)\))?")
+RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+FUNCTIONS = {"max": max, "min": min, "floor": math.floor, "ceil": math.ceil, "mod": lambda a, b: a % b}
+
+
+def read(text):
+    """{name: (depth, formula, the same in numbers, value, remark)}; the first name is the result."""
+    lines = {}
+    for line in text.splitlines():
+        found = LINE.fullmatch(line)
+        assert found and found["name"] not in lines, line
+        formula, numbers, value = ["", "", "", *found["rest"].split(" = ")][-3:]
+        lines[found["name"]] = (len(found["indent"]) // 2, formula or numbers, numbers, value, found["remark"] or "")
+    return lines
+
+
+def quantity(text):
+    """(number before the prefix, its scale) of a text such as "16.38 GB"."""
+    found = QUANTITY.fullmatch(text.lstrip("−"))
+    power = int((found["power"] or "").translate(RAISED) or 0) + SCALE[found["prefix"] or found["small"] or ""]
+    return float(found["digits"].replace(",", "")) * (-1 if text[0] == "−" else 1), 10.0**power
+
+
+def pieces(formula):
+    """A formula cut into (kind, text): numbers with their units, names, and signs."""
+    at = 0
+    while at < len(formula):
+        found = QUANTITY.match(formula, at) or NAME.match(formula, at)
+        kind = "sign" if not found else "number" if found.re is QUANTITY else "call" if found[0] in FUNCTIONS else "name"
+        yield kind, found[0] if found else formula[at]
+        at = found.end() if found else at + 1
+
+
+def value(lines, name, seen):
+    """The number of a name, worked out from the leaves on; those that come in steps count as leaves."""
+    if name not in seen:
+        _, formula, _, printed, _ = lines[name]
+        number = lambda text: math.prod(quantity(text))
+        put = {"number": lambda text: repr(number(text)), "name": lambda text: repr(value(lines, text, seen)), "call": str}
+        put["sign"] = lambda text: {"·": "*", "−": "-", "^": "**"}.get(text, text)
+        code = "".join(put[kind](text) for kind, text in pieces(formula or printed))
+        seen[name] = eval(code, {"__builtins__": {}}, FUNCTIONS)
+    return seen[name]
+
+
+def reads_as(computed, printed):
+    """Whether a number reads as it is printed: to four digits, or whole in full."""
+    number, scale = quantity(printed)
+    in_full = len(f"{abs(number):.15g}".replace(".", "").strip("0")) > 4
+    half = 0 if in_full or not number else 0.5 * 10.0 ** (math.floor(math.log10(abs(number))) - 3)
+    return abs(computed / scale - number) <= half * (1 + 1e-6) + 1e-8 * abs(number) + 1e-12
+
+
+def checked(explanation):
+    """The lines of an explanation whose every line gives its digits, names its parts, and says where its leaves come from."""
+    lines, seen = read(str(explanation)), {}
+    printed = {name: line[3] for name, line in lines.items()}
+    for name, (_, formula, numbers, text, remark) in lines.items():
+        assert reads_as(value(lines, name, seen), text), (name, value(lines, name, seen), text)
+        assert formula or remark, f"{name} comes from nowhere"
+        shown = [(text, printed[text] if kind == "name" else text) for kind, text in pieces(formula)]
+        bare = lambda text: re.sub(r"[()\s]", "", text)
+        assert bare("".join(number for _, number in shown)) == bare(numbers), f"{name}: a number is printed in two ways"
+    result = next(iter(lines))
+    assert reads_as(seen[result], printed[result]) and math.isclose(seen[result], float(explanation.value), rel_tol=1e-6, abs_tol=1e-12)
+    return lines
+
+
+def in_steps(lines):
+    return {name for name, (*_, remark) in lines.items() if "No single formula" in remark}
+
+
+# ------------------------------------------------------------------------------------------------------------- what explains itself
+QWEN, LLAMA, SPARSE = wl.model("Qwen3-8B"), wl.model("Llama-3.1-70B"), wl.model("DeepSeek-V3")
+H100, RTX = wl.accelerator("H100 SXM"), wl.accelerator("RTX PRO 6000 Blackwell Workstation")
+BOX = wl.Machine(H100, 4, mfu=0.4, mbu=0.6, dollars_per_gpu_hour=2.5)
+LONG, SHORT = wl.Request(8192, 256), wl.Request(1024, 2048)
+PAGE = configuration.printed_page()
+of = lambda name: lambda step: getattr(phases.rl_step(step), name)
+seconds_of = lambda phase: lambda step: getattr(phases.rl_step(step), phase).seconds
+flops_of = lambda phase: lambda step: getattr(phases.rl_step(step), phase).flops
+steps = lambda request: request.decode_steps
+STAGES = [taskgraph.Stage("plan", 2), taskgraph.Stage("search", 6, ["plan"]), taskgraph.Stage("answer", 3, ["search"])]
+
+CASES = {
+    # the step by length of document 000, a row of its table, and what stands beside it
+    "step seconds": (of("step_seconds"), PAGE),
+    "rollout seconds": (seconds_of("rollout"), PAGE),
+    "training seconds": (seconds_of("training"), PAGE),
+    "rollout share": (of("rollout_share"), PAGE),
+    "rollout FLOPs": (flops_of("rollout"), PAGE),
+    "training FLOPs": (flops_of("training"), PAGE),
+    "step FLOPs": (of("step_flops"), PAGE),
+    "rollout MFU": (of("rollout_mfu"), PAGE),
+    "training MFU": (of("training_mfu"), PAGE),
+    "intensity": (of("intensity"), PAGE),
+    "ridge": (of("ridge"), PAGE),
+    "fit": (of("fit"), PAGE),
+    "held bytes": (of("held_bytes"), PAGE),
+    "corrected step": (of("step_seconds"), configuration.RLStep()),
+    "step of a model": (lambda model, card: phases.rl_step(configuration.for_model(model, card)).step_seconds, QWEN, H100),
+    "a step's price": (lambda step, dollars: price.step_dollars(phases.rl_step(step), dollars), PAGE, 2.0),
+    # worked example 3-1: decode steps against the rate of the machine, a backlog
+    "decode of 64": (lambda model, machine: machine.seconds(wl.decode(model, 2742, 64)), QWEN, wl.Machine(RTX)),
+    "prefill": (lambda model, machine: machine.seconds(wl.prefill(model, 8192)), QWEN, wl.Machine(RTX)),
+    "step rate": (lambda model, machine: wl.decode_rate(model, machine, batch=64, past=2742), QWEN, wl.Machine(RTX)),
+    "steps of a long prompt": (steps, LONG),
+    "steps of a long answer": (steps, SHORT),
+    "end of a request": (lambda request: request.end_context, LONG),
+    "mean context": (lambda request: request.mean_decode_context, SHORT),
+    "backlog of a burst": (fluid.next_backlog, 0, 448_272, 335_500),
+    "sequences that fit": (lambda model, machine: wl.fits(model, machine, 8447), QWEN, wl.Machine(RTX)),
+    # 3-2: the cost of a success; 3-3: bytes and FLOPs; 3-4: tasks and state; the life cycle
+    "cost per success": (attempts.cost_per_success, 2.0, 0.8),
+    "cost ratio": (attempts.cost_ratio, 2.0, 1.5, 0.5, 0.8),
+    "cost handed on": (attempts.handoff_cost, 8.1e-5, 0.01388, 0.05),
+    "weights": (wl.weight_bytes, QWEN),
+    "weights in FP8": (wl.weight_bytes, LLAMA, 1),
+    "cache of a token": (memory.kv_bytes_per_token, QWEN),
+    "cache of a token, MLA": (memory.kv_bytes_per_token, SPARSE),
+    "cache": (wl.kv_bytes, QWEN, 8192, 32),
+    "parameters": (lambda model: wl.parameters(model).total, LLAMA),
+    "parameters with experts": (lambda model: wl.parameters(model).total, SPARSE),
+    "active parameters": (parameter_counts.active_parameters, SPARSE),
+    "FLOPs of a forward pass": (lambda model: flops.forward(model, 8192).total, QWEN),
+    "FLOPs of training": (lambda model: wl.training_step(model, 8192).flops, QWEN),
+    "decode with experts": (lambda model: wl.decode(model, 4096, 64).bytes, SPARSE),
+    "rule 6N": (flops.rule_6n, 8e9, 1e12),
+    "GPU-seconds": (lambda machine, model: machine.seconds(wl.training_step(model, 4096, 244_140_625)) * 256, wl.Machine(H100, 256, mfu=0.4), QWEN),
+    "critical batch": (roofline.critical_batch, 16e9, 16e9, 0, 990e12, 3.35e12),
+    "context bound": (roofline.compute_bound_context, 16e9, 128_000, 990e12, 3.35e12),
+    "two cards": (wl.fits, LLAMA, wl.Machine(H100, 2), 8192, wl.Formats("fp8", "fp8")),
+    "span": (taskgraph.span, STAGES),
+    "work": (taskgraph.work, STAGES),
+    "Amdahl": (roofline.speedup, 0.75, 2),
+    "state held": (latency_metrics.state_area, [(1.2e9, 10), (0.6e9, 4)]),
+    "cost of a life": (lifetime.life_cycle_cost, 1e6, 2e5, 3.5),
+    "tasks until it pays": (lifetime.break_even_tasks, 1e6, 2.0),
+    "cost of a mixture": (lifetime.cost_per_task, [lifetime.TaskType(0.75, 2.0, 0.5), lifetime.TaskType(0.25, 8.0)]),
+    "tasks discounted": (lifetime.discounted_tasks, 100, 3, 0.5),
+    "FLOPs of a call": (lifetime.call_flops, 8e9, 512, 128),
+    "optimal parameters": (lambda budget, law: scaling.optimal_parameters(law, budget), 5.76e23, scaling.published_laws()["chinchilla-refit"]),
+    "loss": (lambda n, d, law: scaling.loss(law, n, d), 70e9, 1.4e12, scaling.published_laws()["chinchilla-refit"]),
+    "tokens a parameter": (scaling.tokens_per_parameter, 1.4e12, 70e9),
+    "M/G/1": (wl.mg1_wait, 4, 0.2, 0.5),
+    "utilisation": (queues.utilization, 4, 0.2),
+    "dollars a million": (wl.dollars_per_million, BOX, 12.5, 32_000),
+    "rent": (rent.rental_dollars, 3600, 2.5),
+    "generated samples": (samples.expected_generated, 16, 0.5),
+    "cards": (lambda step: capacity.sequences_per_copy(step), configuration.RLStep(gpus_per_copy=2)),
+}
+LEAF_OF_STEPS = {  # cases that no single formula gives, with what stands in one step
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_written_gives_the_digits(name):
+    function, *arguments = CASES[name]
+    explanation = wl.explain(function, *arguments)
+    lines = checked(explanation)
+    assert in_steps(lines) == LEAF_OF_STEPS.get(name, set())
+    assert explanation.value == pytest.approx(float(function(*arguments)), rel=1e-12)
+    assert len(lines) > 1 and not any("worked out" in line[4] for line in lines.values())
+
+
+def test_at_least_sixty_results_are_read_again():
+    assert len(CASES) >= 60
+
+
+# ----------------------------------------------------------------------------------------------------- every formula of the library
+LOOKED_UP = {"mixture_of_experts.expert_layers", "models.model", "scaling.read_runs", "scaling.training_runs"}  # no arithmetic
+LOOPS = {  # what no single formula gives: searches, runs, roots, draws, positions in a list, arithmetic in fractions
+    "arrivals.counts",
+    "arrivals.overall_mean",
+    "capacity.smallest_copy",
+    "configuration.lognormal_lengths",
+    "fluid.backlog_path",
+    "fluid.drain_seconds",
+    "latency_metrics.rank",
+    "phases.crossover_length",
+    "playback.chunk_bytes",
+    "playback.heard",
+    "playback.next_tick",
+    "round_schedule.lags",
+    "samples.advantages",
+    "samples.enough_chance",
+    "scaling.root_mean_square_error",
+    "scaling.score_from_loss",
+    "taskgraph.kept_seconds",
+    "training_batches.input_timeline",
+}
+
+
+def last_number(result):
+    """The last number of a result that is none by itself: of a list its last member, of a shape its last field."""
+    while not isinstance(result, (str, bool, int, float, Fraction, type(None))) and not hasattr(result, "joined"):
+        if dataclasses.is_dataclass(result):
+            inside = [getattr(result, field.name) for field in dataclasses.fields(result)]
+        else:
+            inside = list(result.values() if hasattr(result, "values") else result)
+        inside = [part for part in inside if not isinstance(part, (str, bool, type(None)))]
+        result = inside[-1] if inside else None
+    return result
+
+
+@pytest.mark.parametrize("name, arguments, result", fuzz.ALL, ids=fuzz.IDS)
+def test_every_formula_explains_itself(name, arguments, result):
+    """A number of its result, from arguments as they are drawn for the laws, on two levels at least."""
+    function, explained = fuzz.function(name), []
+
+    @settings(max_examples=2, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.data())
+    def law(data):
+        drawn = fuzz.drawn(data, arguments)
+        many = next((value for key, value in drawn.items() if key.startswith("*")), ())
+        drawn = {key: value for key, value in drawn.items() if not key.startswith("*")}
+        call = lambda *given, **named: last_number(function(*given, **named))
+        call.__signature__, call.__name__, call.__doc__ = inspect.signature(function), function.__name__, function.__doc__
+        given_, named = ((*drawn.values(), *many), {}) if many else ((), drawn)
+        try:
+            expected = call(*given_, **named)
+        except ValueError:
+            return
+        if not isinstance(expected, (str, bool, type(None))) and name not in LOOKED_UP:
+            explanation = wl.explain(call, *given_, **named)
+            assert float(explanation.value) == pytest.approx(float(expected), rel=1e-9, abs=1e-300)
+            explained.append(checked(explanation))
+
+    law()
+    levels = [max(depth for depth, *_ in lines.values()) for lines in explained]
+    assert name in LOOKED_UP or not explained or max(levels) >= 1
+    assert name in LOOPS or not explained or not all(next(iter(lines)) in in_steps(lines) for lines in explained)
