@@ -1,23 +1,19 @@
 """`explain`: what it writes is read again by an evaluator that knows nothing but the text, and must give the digits printed there."""
 
 import dataclasses
-import importlib
 import inspect
 import math
 import re
 from fractions import Fraction
 
 import pytest
-import rooms
 import test_fuzz as fuzz
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workloads as wl
-from workloads import checks
 from workloads.costs import attempts, rent
 from workloads.counts import flops, memory, parameter_counts
-from workloads.facts import tables
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import capacity, configuration, phases, price, samples
 from workloads.serving import fluid, latency_metrics, queues
@@ -158,7 +154,11 @@ CASES = {
     "FLOPs of training": (lambda model: wl.training_step(model, 8192).flops, QWEN),
     "decode with experts": (lambda model: wl.decode(model, 4096, 64).bytes, SPARSE),
     "rule 6N": (flops.rule_6n, 8e9, 1e12),
-    "GPU-seconds": (lambda machine, model: machine.seconds(wl.training_step(model, 4096, 244_140_625)) * 256, wl.Machine(H100, 256, mfu=0.4), QWEN),
+    "GPU-seconds": (
+        lambda machine, model: machine.seconds(wl.training_step(model, 4096, 244_140_625)) * 256,
+        wl.Machine(H100, 256, mfu=0.4),
+        QWEN,
+    ),
     "critical batch": (roofline.critical_batch, 16e9, 16e9, 0, 990e12, 3.35e12),
     "context bound": (roofline.compute_bound_context, 16e9, 128_000, 990e12, 3.35e12),
     "two cards": (wl.fits, LLAMA, wl.Machine(H100, 2), 8192, wl.Formats("fp8", "fp8")),
@@ -171,7 +171,11 @@ CASES = {
     "cost of a mixture": (lifetime.cost_per_task, [lifetime.TaskType(0.75, 2.0, 0.5), lifetime.TaskType(0.25, 8.0)]),
     "tasks discounted": (lifetime.discounted_tasks, 100, 3, 0.5),
     "FLOPs of a call": (lifetime.call_flops, 8e9, 512, 128),
-    "optimal parameters": (lambda budget, law: scaling.optimal_parameters(law, budget), 5.76e23, scaling.published_laws()["chinchilla-refit"]),
+    "optimal parameters": (
+        lambda budget, law: scaling.optimal_parameters(law, budget),
+        5.76e23,
+        scaling.published_laws()["chinchilla-refit"],
+    ),
     "loss": (lambda n, d, law: scaling.loss(law, n, d), 70e9, 1.4e12, scaling.published_laws()["chinchilla-refit"]),
     "tokens a parameter": (scaling.tokens_per_parameter, 1.4e12, 70e9),
     "M/G/1": (wl.mg1_wait, 4, 0.2, 0.5),

@@ -352,7 +352,7 @@ def formula(function: Function) -> Function:
         ValueError: result of <lambda> must stay within the floats, got inf
     """
 
-    def run(values, named):
+    def _run(values, named):
         values, named = tuple(map(plain, values)), {name: plain(value) for name, value in named.items()}
         unusual = [value for value in (*values, *named.values()) if type(value) not in PLAIN]
         try:
@@ -374,7 +374,7 @@ def formula(function: Function) -> Function:
 
     @functools.wraps(function)
     def checked(*values: Any, **named: Any) -> Any:
-        return recording.call(function, run, values, named) if (recording := RECORDING.get()) else run(values, named)
+        return recording.call(function, _run, values, named) if (recording := RECORDING.get()) else _run(values, named)
 
     return cast(Function, checked)
 

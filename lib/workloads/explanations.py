@@ -35,10 +35,9 @@ UNITS = dict(zip(_ALIASES.split(), "B B B/s FLOP FLOP/s FLOP/B s 1/s $".split())
 TABLES = dict(Model="models", RecurrentModel="models", Accelerator="accelerators")
 # Fields that hold a quantity of a table under another name
 FIELDS = dict(memory=["memory_bytes"], peak=["peaks"], head_dim=["head_dim", "value_dim"], layers=["stack"], dense_layers=["stack"])
-NUMBERS = int, float, Fraction
-LONG, MANY = 8, 2000  # most names and numbers of a line, most operations of a call that are shown one by one
+# Plain numbers; most names and numbers of a line; most operations of a call that are shown one by one
+NUMBERS, LONG, MANY = (int, float, Fraction), 8, 2000
 BINDS, CLOSE = {"+": 1, "sum": 1, "−": 1, "·": 2, "/": 2}, 4
-LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 IDLE = {"+": 0, "−": 0, "·": 1, "/": 1, "^": 1}  # what changes nothing behind an operator
 KEPT = dict(add="+", sub="−", mul="·", truediv="/", floordiv="//", mod="mod", pow="^")
 BARE = dict(float=float, int=int, trunc=int, index=operator.index, bool=bool, abs=abs, repr=repr, format=format, round=round)
@@ -50,28 +49,24 @@ JOINED = {"max": lambda *values: max(values), "min": lambda *values: min(values)
 
 
 # ------------------------------------------------------------------------------------------------------ numbers that remember
+def _operated(self, op, apply, order, other):
+    return _made(op, apply, (self, other)[::order], sys._getframe(1)) if isinstance(other, Real) else NotImplemented
+
+
+@Real.register
 class _Traced(SimpleNamespace):
     """In the place of a plain number, with how it came about: an operation on parts, a call, or a leaf. Compared by value."""
 
-    __hash__ = lambda self: id(self)  # pyrefly: ignore[bad-assignment]
+    vars().update({f"__{name}__": partialmethod(_operated, op, getattr(operator, name), 1) for name, op in KEPT.items()})
+    vars().update({f"__r{name}__": partialmethod(_operated, op, getattr(operator, name), -1) for name, op in KEPT.items()})
+    vars().update({f"__{name}__": lambda *parts, apply=apply: apply(*map(_bare, parts)) for name, apply in BARE.items()})
     # of its own: nothing that is kept for plain numbers is met
+    __hash__ = lambda self: id(self)  # pyrefly: ignore[bad-assignment]
     __deepcopy__ = lambda self, memo: self
     __neg__ = lambda self: 0 - self
     __floor__ = lambda self: _made("floor", math.floor, (self,), sys._getframe(1))
     __ceil__ = lambda self: _made("ceil", math.ceil, (self,), sys._getframe(1))
     joined = lambda self, op, values: _made(op, JOINED[op], values, sys._getframe(2))
-
-
-def _operated(self, op, apply, order, other):
-    return _made(op, apply, (self, other)[::order], sys._getframe(1)) if isinstance(other, Real) else NotImplemented
-
-
-Real.register(_Traced)
-for _name, _op in KEPT.items():
-    setattr(_Traced, f"__{_name}__", partialmethod(_operated, _op, getattr(operator, _name), 1))
-    setattr(_Traced, f"__r{_name}__", partialmethod(_operated, _op, getattr(operator, _name), -1))
-for _name, _apply in BARE.items():
-    setattr(_Traced, f"__{_name}__", lambda *parts, _apply=_apply: _apply(*map(_bare, parts)))
 
 
 def _made(op, apply, parts, frame):
@@ -99,7 +94,7 @@ class _Recording:
     def __init__(self):
         self.nodes, self.depth = {}, -1
 
-    def traced(self, op, parts, value, unit="", name="", note=""):
+    def traced(self, op: str, parts: tuple, value: Any, unit: str = "", name: str = "", note: str = "") -> _Traced:
         key = (op, name, *map(id, parts), *((type(value), value) if op in ("const", "leaf", "steps") else ()))
         if key not in self.nodes:
             units = [part.unit for part in parts] or [SIZES[""]]
@@ -107,7 +102,7 @@ class _Recording:
             self.nodes[key] = _Traced(op=op, parts=parts, value=value, unit=size, name=name, note=note)
         return self.nodes[key]
 
-    def part(self, value, frame):
+    def part(self, value: Any, frame: Any) -> _Traced:
         """What stands for a part. A plain number that the formula's text does not hold has a name there."""
         if isinstance(value, _Traced):
             return value
@@ -117,7 +112,7 @@ class _Recording:
         name = next((name for name, v in frame.f_locals.items() if v is value), "number")
         return self.traced("leaf", (), value, name=name, note=f"worked out in {frame.f_code.co_name.strip('_<>')}")
 
-    def naming(self, frame, event, result):
+    def naming(self, frame: Any, event: str, result: Any) -> None:
         """For Python to call: at a return within the library, names of its text name what has none yet."""
         if event != "return" or not re.match(r"workloads\.\w+\.", frame.f_globals.get("__name__", "")):
             return
@@ -128,31 +123,31 @@ class _Recording:
             if isinstance(value, _Traced) and not value.name and value.op != "const":
                 value.name = name.strip("_")
 
-    def entered(self, note, value, path, unit, known):
+    def _entered(self, note, value, path, unit, known):
         """A leaf for a number that enters, with where it comes from: the note, if nothing better is known."""
         owner = [name for name in path[:-1] if name not in ("stack", "mixer", "ffn")][-1:]
         about = known.get((path[-1], value)) or known.get(path[-1], note)
         idle = isinstance(value, _Traced) or (value in (0, 1) and about.startswith("default") and owner)
         return value if idle else self.traced("leaf", (), value, unit, ".".join((*owner, path[-1].replace("stack", "layers"))), about)
 
-    def returned(self, inputs, note, long, value, path, unit, known):
+    def _returned(self, inputs, note, long, value, path, unit, known):
         """A part for a number that a call returns: from its inputs in one step where its arithmetic is lost or long."""
         name, traced = ".".join(path).replace("<lambda>", "result"), isinstance(value, _Traced)
         if (path[-1], value) in known and not traced:
-            return self.entered("", value, path, unit, known)
+            return self._entered("", value, path, unit, known)
         if traced and not long:
             return value if value.op in ("leaf", "call", "steps") else self.traced("call", (value,), value.value, unit, name, note)
         lost = long or traced or (inputs and (value not in (0, 1) or self.depth < 0) and not known)
         return self.traced("steps", inputs, _bare(value), unit, name, note) if lost else value
 
-    def call(self, function, run, values, named):
+    def call(self, function: Callable, run: Callable, values: tuple, named: dict) -> Any:
         """A call: numbers become leaves where they enter, what it returns becomes a part of its own."""
         bound, name, types = inspect.signature(function).bind(*values, **named), function.__name__, function.__annotations__
         given, before, found = {*bound.arguments}, len(self.nodes), []
         bound.apply_defaults()
         for argument, value in bound.arguments.items():
             if type(value) not in NUMBERS or self.depth < 1 or (argument not in given and value not in (0, 1)):
-                enter = partial(self.entered, "given" if argument in given else f"default of {name}")
+                enter = partial(self._entered, "given" if argument in given else f"default of {name}")
                 bound.arguments[argument] = _mapped(plain(value), enter, (argument,), _unit_of(types.get(argument)))
         self.depth += 1
         try:
@@ -165,7 +160,7 @@ class _Recording:
         _mapped(tuple(bound.arguments.values()), lambda value, *_: found.append(value), ())
         inputs = tuple(dict.fromkeys(value for value in found if isinstance(value, _Traced)))
         note = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
-        back = partial(self.returned, inputs, note, self.depth >= 0 and len(self.nodes) - before > MANY)
+        back = partial(self._returned, inputs, note, self.depth >= 0 and len(self.nodes) - before > MANY)
         return _mapped(result, back, (name,), _unit_of(types.get("return")))
 
 
@@ -174,8 +169,8 @@ def _mapped(value: Any, change, path, unit="", known=None):
     if isinstance(value, _Traced) or type(value) in NUMBERS:
         return change(value, path, unit, known or {})
     if isinstance(value, Mapping):
-        keyed = lambda key: path if known else (re.sub(r"\W+", "_", str(key)),)  # in a shape they are known by the field
-        return {key: _mapped(inner, change, keyed(key), unit, known) for key, inner in value.items()}
+        # in a shape they are known by the field
+        return {k: _mapped(v, change, path if known else (re.sub(r"\W+", "_", str(k)),), unit, known) for k, v in value.items()}
     if isinstance(value, (list, tuple)) and len(value) <= LONG**2:
         inside = [_mapped(inner, change, path, unit, known) for inner in value]
         return getattr(type(value), "_make", type(value))(inside)
@@ -204,7 +199,7 @@ def _known(shape, outer):
 
 
 # ------------------------------------------------------------------------------------------------------------------ writing
-class Explanation(NamedTuple):
+class _Explanation(NamedTuple):
     """How a number came about: a line for it and one for each of its parts, as deep as they go.
 
     Attributes:
@@ -220,13 +215,15 @@ class Explanation(NamedTuple):
     value: Number
     lines: tuple[tuple[int, str, str, str, str, str], ...]
 
-    def text(self, levels: int = MANY) -> str:
+    def text(self, levels: int | None = None) -> str:
         """The lines as text, parts indented below what they are parts of.
 
         Args:
-            levels: how deep, 1 for the result alone.
+            levels: how deep, 1 for the result alone; all of them where it is left out.
         """
-        shown = [(depth, " = ".join(filter(None, parts)), remark) for depth, *parts, remark in self.lines if depth < levels]
+        shown = [
+            (depth, " = ".join(filter(None, parts)), remark) for depth, *parts, remark in self.lines if levels is None or depth < levels
+        ]
         return "\n".join("  " * depth + line + (f"   ({remark})" if remark else "") for depth, line, remark in shown)
 
     __str__ = lambda self: self.text()
@@ -242,12 +239,12 @@ def _value(node):
 class _Writer(SimpleNamespace):
     """Writes a line for a number and for each of its parts, once, under names that no two share."""
 
-    def label(self, node):
+    def label(self, node: _Traced) -> str:
         same = self.labels.setdefault(node.name, {})
         count = same.setdefault(node, len(same) + 1)
-        return _value(node) if node.op == "const" else node.name + (str(count).translate(LOW) if count > 1 else "")
+        return _value(node) if node.op == "const" else node.name + "".join(chr(0x2080 + int(d)) for d in str(count) if count > 1)
 
-    def write(self, node, depth=0):
+    def write(self, node: _Traced, depth: int = 0) -> None:
         """The line of a number, and below it those of its parts."""
         root = node.parts[0] if node.op == "call" else node
         if len(_named(root)) > LONG:
@@ -267,7 +264,7 @@ class _Writer(SimpleNamespace):
             if part not in self.done:
                 self.write(part, depth + 1)
 
-    def formula(self, node, show, binds=0):
+    def formula(self, node: _Traced, show: Callable, binds: int = 0) -> str:
         """A number's formula, its parts as they are shown; in brackets where what stands around binds closer."""
         own, inner = BINDS.get(node.op, CLOSE), lambda part, binds: self.formula(part, show, binds)
         if node.op == "const" or (binds and node.name):
@@ -296,7 +293,7 @@ def _named(node):
     return [inner for part in node.parts for inner in ([part] if part.name or part.op == "const" else _named(part))]
 
 
-def explain(function: Callable[..., Any], *values: Any, **named: Any) -> Explanation:
+def explain(function: Callable[..., Any], *values: Any, **named: Any) -> _Explanation:
     """Where a number comes from: the formula in names, the numbers put in, the value, and each part in the same way.
 
     Args:
@@ -305,7 +302,7 @@ def explain(function: Callable[..., Any], *values: Any, **named: Any) -> Explana
         **named: what it is called with, by name.
 
     Returns:
-        Explanation: as text when printed. What loops or needs more than 2,000 operations is one step from its inputs.
+        As text when printed. What loops or needs more than 2,000 operations is one step from its inputs.
 
     Raises:
         ValueError: for a function that returns no number, or one that came without any input.
@@ -328,4 +325,4 @@ def explain(function: Callable[..., Any], *values: Any, **named: Any) -> Explana
         raise ValueError(f"result of {function.__name__} must be one number that comes from an input, got {result!r}")
     result.name = result.name if function.__name__ == "<lambda>" else function.__name__
     writer.write(result)
-    return Explanation(result.value, tuple(writer.lines))
+    return _Explanation(result.value, tuple(writer.lines))

@@ -5,19 +5,18 @@ The standard library is enough, so that calculators show it in the reader's brow
 
 import re
 from html import escape
-
-from workloads import explain
-from workloads.explanations import Explanation
+from typing import Any
 
 _PIECE = re.compile(
     r"(?P<call>max|min|floor|ceil|mod)(?=\()|(?P<name>[^\W\d][\w.]*?)(?P<low>[₀-₉]*)(?![\w.₀-₉])"
-    r"|(?P<number>\d[\d,.]*)(?: × 10(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?(?: (?P<unit>[kMGTPEZY]?(?:B|FLOP)(?:/s|/B)?|[mµn]?s|1/s)(?!\w))?|(?P<sign>[·−$^(])"
+    r"|(?P<number>\d[\d,.]*)(?: × 10(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?(?: (?P<unit>[kMGTPEZY]?(?:B|FLOP)(?:/s|/B)?|[mµn]?s|1/s)(?!\w))?"
+    r"|(?P<sign>[·−$])"
 )
 _PLAIN = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789-0123456789")
-_SIGNS = {"·": r"\cdot ", "−": "-", "$": r"\$", "^": "^", "(": "("}
+_SIGNS = {"·": r"\cdot", "−": "-", "$": r"\$"}
 
 
-def html(explanation: Explanation, opened: int = 1) -> str:
+def html(explanation: Any, opened: int = 1) -> str:
     """The lines as nested lists: each line with parts below it can be unfolded.
 
     Args:
@@ -25,6 +24,7 @@ def html(explanation: Explanation, opened: int = 1) -> str:
         opened: levels that are unfolded from the start.
 
     Example:
+        >>> from workloads import explain
         >>> html(explain(lambda price, tasks: price * tasks, 2.0, 3))[:60]
         '<ul class="wl-how"><li><details open><summary><code>result ='
     """
@@ -52,8 +52,8 @@ def latex(text: str) -> str:
         >>> print(latex("bytes_moved₂ / (3.35 TB/s · 0.7)"))
         \\text{bytes moved}_{2} / (3.35\\,\\text{TB/s} \\cdot 0.7)
     """
-    written = _PIECE.sub(_latex_piece, re.sub(r"\^(\([^()]*\)|[^\s()·/+−^]+)", lambda found: f"^{{{found[1]}}}", text))
-    return written
+    raised = re.sub(r"\^(\([^()]*\)|[^\s()·/+−^]+)", lambda found: f"^{{{found[1]}}}", text)
+    return _PIECE.sub(_latex_piece, raised)
 
 
 def _latex_piece(found):
@@ -69,7 +69,7 @@ def _latex_piece(found):
     return _SIGNS[found["sign"]]
 
 
-def maths(explanation: Explanation, levels: int = 2) -> str:
+def maths(explanation: Any, levels: int = 2) -> str:
     """The first levels as Markdown with displayed formulas.
 
     Args:
@@ -77,21 +77,9 @@ def maths(explanation: Explanation, levels: int = 2) -> str:
         levels: how deep.
 
     Example:
+        >>> from workloads import explain
         >>> print(maths(explain(lambda price, tasks: price * tasks, 2.0, 3), levels=1))
         $$\\text{result} = \\text{price} \\cdot \\text{tasks} = 2 \\cdot 3 = 6$$
     """
     shown = [(" = ".join(map(latex, filter(None, parts))), remark) for depth, *parts, remark in explanation.lines if depth < levels]
     return "\n\n".join(f"$${line}$$" + (f"\n\n{remark}" if remark else "") for line, remark in shown)
-
-
-def show_explanation(explanation: Explanation, title: str = "Where this number comes from") -> None:
-    """Show an explanation on a page, folded: its text, and on the site lists that unfold level by level.
-
-    Args:
-        explanation: of a number, as `explain` gives it.
-        title: of the fold.
-    """
-    from .page import _display
-
-    folded = f'<details class="wl-explained"><summary>{escape(title)}</summary>{html(explanation)}</details>'
-    _display(f"{title}\n\n```\n{explanation}\n```", **{"text/html": folded, "text/markdown": None})

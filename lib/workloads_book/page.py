@@ -8,10 +8,11 @@ from html import escape
 
 from workloads.units import binary, number, quantity
 
+from . import explained
 from .figures import counted, figure
 from .ledger import row, verdict
 
-__all__ = ["binary", "check", "check_table", "figure", "given", "guess", "number", "quantity", "row", "say", "table"]
+__all__ = ["binary", "check", "check_table", "figure", "given", "guess", "number", "quantity", "row", "say", "show_explanation", "table"]
 CHECKS = "application/vnd.workloads.checks+json"
 VERDICTS = {"✓": "wl-agrees", "≠": "wl-differs", "corrected": "wl-corrected", "added": "wl-corrected", "model": "wl-measured"}
 # say nothing behind a number
@@ -28,6 +29,17 @@ def _display(markdown, **extra):
 def say(text):
     """Show a sentence (Markdown) whose numbers were put in by the page."""
     _display(text)
+
+
+def show_explanation(explanation, title="Where this number comes from"):
+    """Show what `workloads.explain` gives, folded: on the site as lists that unfold level by level, else as text.
+
+    Args:
+        explanation: of a number.
+        title: of the fold.
+    """
+    folded = f'<details class="wl-explained"><summary>{escape(title)}</summary>{explained.html(explanation)}</details>'
+    _display(f"**{title}**\n\n```\n{explanation}\n```", **{"text/html": folded, "text/markdown": None})
 
 
 def _cell(value):
