@@ -92,13 +92,15 @@ def _known(name, what):
 
 
 @cache
-def model(name):
+def model(name) -> Model:
     """The shape behind a name in the measurements; Unscored where the library cannot express it."""
     row = _known(name, "model")
     if row["unknown"]:
         raise Unscored(f"{name}: {row['unknown']}")
     if row["as"]:
-        return wl.model(row["as"])
+        found = wl.model(row["as"])
+        assert isinstance(found, Model)
+        return found
     whole = ("layers", "heads", "kv_heads", "head_dim", "ffn", "experts", "active_experts", "expert_ffn", "shared_experts", "dense_layers")
     sizes = {name: int(row[name]) for name in whole if int(row[name]) or name in ("layers", "heads")}
     shape = Model(name, int(row["hidden"]), int(row["vocab"]), tied=row["tied"] == "True", **sizes)

@@ -281,8 +281,8 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
         ["answers that fit at once", number(values["fit"])],
         ["training FLOPs that LoRA saves", percent(values["lora_saving"])],
         ["rollout share, all weights trained / LoRA", f"{percent(full.rollout_share)} / {percent(adapters.rollout_share)}"],
-        [f"over a run that grows {growth:g}-fold: tokens", f"+{percent(values['tokens_factor'] - 1)}"],
-        ["the same: rollout time", f"+{percent(values['seconds_factor'] - 1)}"],
+        [f"over a run that grows {growth:g}-fold: tokens", f"+{percent(float(values['tokens_factor']) - 1)}"],
+        ["the same: rollout time", f"+{percent(float(values['seconds_factor']) - 1)}"],
         ["the same: rollout share", f"{percent(values['first_share'])} to {percent(values['last_share'])}"],
     ]
     return result(
@@ -414,9 +414,10 @@ def _lengths(text):
     tokens = [number_of(word) for word in words]
     if bad := next((word for word, n in zip(words, tokens) if n is None or not 2 <= n <= 2**20), None):
         raise ValueError(f"lengths must be numbers of tokens between 2 and 1,048,576 with spaces between them, got {bad!r}")
-    if not 1 <= len(set(tokens)) <= 12:
-        raise ValueError(f"lengths must be one to twelve different numbers of tokens, got {number(len(set(tokens)))}")
-    return sorted(set(tokens))
+    different = sorted({n for n in tokens if n is not None})
+    if not 1 <= len(different) <= 12:
+        raise ValueError(f"lengths must be one to twelve different numbers of tokens, got {number(len(different))}")
+    return different
 
 
 def _length_verdicts(found, crossing, flops_column, one):
