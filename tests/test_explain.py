@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 import workloads as wl
 from workloads.costs import attempts, rent
 from workloads.counts import flops, memory, parameter_counts
+from workloads.facts.tables import table
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import capacity, configuration, phases, price, samples
 from workloads.serving import fluid, latency_metrics, queues
 from workloads.times import roofline, taskgraph
 from workloads_book.calculators import CALCULATORS
+from workloads_book.calculators.how import HEADLINES, how
+from workloads_book.explained import html, latex, maths
 
 # ------------------------------------------------------------------------------------------------------ reading an explanation
 SCALE = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "Z": 21, "Y": 24, "m": -3, "µ": -6, "n": -9}
@@ -72,10 +75,11 @@ def value(lines, name, seen):
 
 
 def reads_as(computed, printed):
-    """Whether a number reads as it is printed: to four digits, or whole in full."""
+    """Whether a number reads as it is printed: to four digits, six where it has no unit, or whole in full."""
     number, scale = quantity(printed)
-    in_full = len(f"{abs(number):.15g}".replace(".", "").strip("0")) > 4
-    half = 0 if in_full or not number else 0.5 * 10.0 ** (math.floor(math.log10(abs(number))) - 3)
+    digits = 4 if re.search(r"[A-Za-z$]", printed) else 6
+    in_full = len(f"{abs(number):.15g}".replace(".", "").strip("0")) > digits
+    half = 0 if in_full or not number else 0.5 * 10.0 ** (math.floor(math.log10(abs(number))) - digits + 1)
     return abs(computed / scale - number) <= half * (1 + 1e-6) + 1e-8 * abs(number) + 1e-12
 
 
@@ -266,3 +270,119 @@ def test_every_formula_explains_itself(name, arguments, result):
     levels = [max(depth for depth, *_ in lines.values()) for lines in explained]
     assert name in LOOKED_UP or not explained or max(levels) >= 1
     assert name in LOOPS or not explained or not all(next(iter(lines)) in in_steps(lines) for lines in explained)
+
+
+# ---------------------------------------------------------------------------------------------------------------- calculators
+RUNS = {"serving", "audio"}  # a simulation and draws: their numbers come in one step
+
+
+@pytest.mark.parametrize("name, value_name", [(name, value) for name, values in HEADLINES.items() for value in values])
+def test_a_calculator_explains_what_its_sentence_tells(name, value_name):
+    explanation = how(name, value_name)
+    lines = checked(explanation)
+    assert explanation.value == pytest.approx(float(CALCULATORS[name]()["values"][value_name]), rel=1e-12)
+    assert name in RUNS or next(iter(lines)) not in in_steps(lines)
+
+
+def test_every_calculator_has_headlines():
+    assert set(HEADLINES) == set(CALCULATORS)
+
+
+def test_a_value_that_a_calculator_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="^value must be one of "):
+        how("success", "nothing")
+
+
+# ------------------------------------------------------------------------------------------------------- where leaves come from
+def test_a_leaf_names_the_row_of_the_table_with_its_source():
+    lines = read(str(wl.explain(lambda machine: machine.ridge, wl.Machine(H100))))
+    rows = {row["quantity"]: row for row in table("accelerators") if row["item"] == "H100 SXM"}
+    assert all(rows["bandwidth"][part] in lines["accelerator.bandwidth"][4] for part in ("document", "place", "seen"))
+    model = read(str(wl.explain(memory.kv_bytes_per_token, SPARSE)))
+    assert "DeepSeek-V3: layers less dense_layers" in {line[4] for line in model.values()}
+
+
+def test_a_leaf_that_the_reader_changed_is_the_readers():
+    deeper = wl.Model("Qwen3-8B", QWEN.hidden, QWEN.vocab, QWEN.stack, layers=40)
+    lines = read(str(wl.explain(memory.kv_bytes_per_token, deeper)))
+    assert lines["model.layers"][3:] == ("40", "given") and lines["model.kv_heads"][4].startswith("Qwen3-8B: kv_heads")
+
+
+def test_a_changed_fact_changes_the_text():
+    faster = dataclasses.replace(H100, bandwidth=4e12)
+    before, after = (str(wl.explain(lambda machine: machine.ridge, wl.Machine(card))) for card in (H100, faster))
+    assert "accelerator.bandwidth = 4 TB/s   (given)" in after and "3.35 TB/s" in before and "3.35" not in after
+
+
+def test_what_is_left_out_is_a_convention():
+    lines = read(str(wl.explain(wl.weight_bytes, QWEN)))
+    assert lines["bytes_per_parameter"][3:] == ("2 B", "default of weight_bytes")
+    assert read(str(wl.explain(wl.fits, QWEN, BOX, 8192)))["formats.weights"][4] == "bf16: bytes of a value"
+
+
+def test_the_longer_side_of_a_roofline_decides():
+    first = str(wl.explain(roofline.roofline_seconds, 2.1e12, 83.1e9, 1e15, 3.35e12 * 0.7)).splitlines()[0]
+    assert "transfer_seconds decides: 35.44 ms > 2.1 ms." in first
+
+
+def test_equal_terms_are_folded():
+    def six(price):
+        return sum(price * 2 for _ in range(6))
+
+    assert str(wl.explain(six, 5)).startswith("six = 6 · price · 2 = 6 · 5 · 2 = 60")
+
+
+def test_levels():
+    explanation = wl.explain(wl.kv_bytes, QWEN, 4096)
+    assert explanation.text(levels=1) == str(explanation).splitlines()[0] and explanation.text() == str(explanation)
+    assert len(explanation.text(levels=2).splitlines()) == 4
+
+
+# ------------------------------------------------------------------------------------------------------------- nothing else changes
+def test_an_explanation_leaves_no_trace_behind():
+    """After one, and after one that failed: results are plain numbers, calls are not recorded, nothing traced is kept."""
+    for _ in range(2):
+        wl.explain(wl.weight_bytes, QWEN)
+        with pytest.raises(ValueError, match="^tokens must be above 0, got -1$"):
+            wl.explain(wl.fits, QWEN, BOX, -1)
+        assert type(wl.weight_bytes(QWEN)) is int and type(wl.kv_bytes(QWEN, 4096)) is int
+        assert all(type(count) is int for count, *_ in parameter_counts.stack_counts(QWEN))
+
+
+@pytest.mark.parametrize(
+    "function, arguments",
+    [(wl.decode, (QWEN, 4096)), (roofline.regime, (1, 1, 1, 1)), (lambda: 3, ()), (lambda tokens: None, (3,)), (sorted, ([3],))],
+)
+def test_what_is_not_one_number_is_refused(function, arguments):
+    with pytest.raises(ValueError, match="^result of .* must be one number that comes from an input, got "):
+        wl.explain(function, *arguments)
+
+
+def test_errors_are_those_of_the_function():
+    for bad in (0, -1, "8192", None, float("nan")):
+        with pytest.raises(ValueError, match="^peak "):
+            wl.explain(roofline.ridge, bad, 1)
+    with pytest.raises(TypeError):
+        wl.explain(roofline.ridge, 1)
+
+
+def test_a_loop_is_one_step_from_its_inputs():
+    lines = checked(wl.explain(phases.crossover_length, PAGE))
+    first = next(iter(lines.values()))
+    assert "No single formula: from rollout.completion" in first[4] and "policy.kv_bytes" in lines
+
+
+# -------------------------------------------------------------------------------------------------------------------- renderings
+def test_as_html_each_line_stands_once_and_folds():
+    explanation = wl.explain(wl.fits, LLAMA, BOX, 8192)
+    page = html(explanation)
+    assert page.count("<li>") == page.count("<code>") == len(explanation.lines)
+    assert page.count("<details open>") == 1 and page.count("<details") == page.count("</details>")
+    told = [re.sub("<[^>]*>", "", line) for line in page.split("<code>")[1:]]
+    assert all(line[1] in text for line, text in zip(explanation.lines, told))
+
+
+def test_as_formulas():
+    assert latex("a_b₂ · 3.35 TB/s / x^2") == r"\text{a b}_{2} \cdot 3.35\,\text{TB/s} / \text{x}^{2}"
+    assert latex("max(1, 7.83 × 10¹⁵) − $2") == r"\max(1, 7.83 \cdot 10^{15}) - \$2"
+    assert maths(wl.explain(roofline.ridge, 990e12, 3.35e12)).count("$$") == 6

@@ -230,9 +230,9 @@ class _Explanation(NamedTuple):
 
 
 def _value(node):
-    """A number as text: a leaf's in full (to nine digits), any other's to four."""
+    """A number as text: a leaf's in full (to nine digits), any other's to four, without a unit to six."""
     unit = next((unit for unit, size in SIZES.items() if size == node.unit), "")
-    shown = quantity(node.value, unit, 4 if node.op not in ("leaf", "const", "steps") else 9)
+    shown = quantity(node.value, unit, 9 if node.op in ("leaf", "const", "steps") else 4 if unit else 6)
     return re.sub(r"(\.\d*?)0+(?!\d)", r"\1", shown).replace(". ", " ").removesuffix(".")
 
 

@@ -21,8 +21,10 @@ from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from workloads_book import explained
 from workloads_book.calculators import CALCULATORS
 from workloads_book.calculators.forms import text_of
+from workloads_book.calculators.how import HEADLINES, how
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
@@ -107,6 +109,16 @@ def _groups(calculator, values, uid):
         yield f'<details class="wl-group"><summary>{escape(heading)}</summary>{fields}</details>' if heading else fields
 
 
+@cache
+def _lists(name, inputs):
+    return "".join(explained.html(how(name, value, dict(inputs)), opened=0) for value in HEADLINES[name])
+
+
+def _how(name, values):
+    """Where the headline numbers of the inputs drawn come from, folded; the script takes it away once an input changes."""
+    return f'<details class="wl-code wl-explained"><summary>How?</summary>{_lists(name, tuple(values.items()))}</details>'
+
+
 def form(name, given=None):
     """HTML of a calculator with the result of its defaults, or of other inputs. Raises ValueError for inputs that it refuses."""
     calculator, uid = CALCULATORS[name], f"calc-{name}"
@@ -133,6 +145,7 @@ def form(name, given=None):
         f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend>{presets}{"".join(_groups(calculator, values, uid))}</fieldset>'
         f'<div class="wl-result">{answer["html"]}</div></div><div class="wl-buttons wl-actions" hidden>{actions}</div>'
         f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
+        f"{_how(name, values)}"
         f'<p class="wl-note">The result of the inputs shown. {note}</p></form>'
     )
 

@@ -68,6 +68,7 @@
 
     async function update() {
       keepInAddress(form);
+      part(".wl-explained")?.remove();                        // it explains the result drawn
       if (busy) { again = true; return; }
       busy = true;
       if (!worker) { note.textContent = "Starting Python in this page (8 MB, once) …"; form.setAttribute("aria-busy", "true"); }
