@@ -4,6 +4,10 @@
 
 prints for every row of such a file its kind, the bound and the ratio bound over measured, the band of other publishers' rows of its
 class, what these predict, and why a row cannot be scored. Nothing is fitted, and the measured column is only divided by.
+
+    python -m workloads_book.score --bands
+
+prints the table of all bands, which stands in `data/bands.tsv` (see `workloads_book.bands`).
 """
 
 import csv
@@ -20,10 +24,11 @@ from workloads.facts.accelerators import Accelerator
 from workloads.facts.models import Layer, Model, Plain
 from workloads.units import number
 
+from . import bands as table_of_bands
+from .bands import LEAST_PUBLISHERS, Band, class_of
+
 DATA = Path(__file__).with_name("data")
 KINDS = ("train", "lora", "decode", "prefill", "static", "offline", "rl")
-LEAST_PUBLISHERS = 3  # of a class that has a band
-LONG = 8192  # tokens of a sequence above which training is a class of its own
 # bits of a stored weight, scales included (NVFP4: a byte of scale for 16 values; MXFP8: for 32), and the format it is multiplied in
 FORMATS = {
     "fp32": (32, "bf16"),
@@ -250,12 +255,8 @@ def score(row):
 def group(row):
     """The class of a row: rows of one class are compared with each other."""
     experts = wl.parameters(model(row["model"])).experts > 0
-    weight = _format(row["precision"])[0]
-    bits = "16 bits" if weight >= 2 else "8 bits" if weight > 0.7 else "4 bits or fewer"
-    parts = [row["kind"], bits, "experts" if experts else "dense", "one chip" if row["count"] == "1" else "several chips"]
-    if row["kind"] == "train" and row["isl"].isdigit() and int(row["isl"]) > LONG:
-        parts.append("long sequences")
-    return ", ".join(parts)
+    tokens = int(row["isl"]) if row["isl"].isdigit() else 0
+    return class_of(row["kind"], 8 * _format(row["precision"])[0], experts, int(row["count"]), tokens)
 
 
 def scored(rows):
@@ -291,17 +292,6 @@ def quantile(ratios, share):
     return weighted[-1][0]
 
 
-@dataclass(frozen=True)
-class Band:
-    """Where 80% of a class's ratios lie, each publisher counted once."""
-
-    low: float
-    middle: float
-    high: float
-    rows: int
-    publishers: int
-
-
 def by_publisher(scores):
     """{publisher: [ratio, ...]} of those that are no findings (a ratio above 1 is an error on one side)."""
     found = defaultdict(list)
@@ -311,6 +301,17 @@ def by_publisher(scores):
     return dict(found)
 
 
+def classes(scores):
+    """{class: scores}; one chip and several are taken together where neither alone has enough publishers and both together do."""
+    found, wider = defaultdict(list), defaultdict(list)
+    for s in scores:
+        found[s.group].append(s)
+        wider[table_of_bands.any_chips(s.group)].append(s)
+    enough = lambda members: len(by_publisher(members)) >= LEAST_PUBLISHERS
+    narrow = {table_of_bands.any_chips(name) for name, members in found.items() if enough(members)}
+    return {**found, **{name: members for name, members in wider.items() if name not in narrow and enough(members)}}
+
+
 def bands(scores=None, without=None):
     """{class: Band} of the classes with enough independent publishers.
 
@@ -318,10 +319,8 @@ def bands(scores=None, without=None):
         scores: by default those of all measurements that the book holds.
         without: a publisher whose rows are left out.
     """
-    groups, found = defaultdict(list), {}
-    for s in published()[0] if scores is None else scores:
-        groups[s.group].append(s)
-    for name, members in groups.items():
+    found = {}
+    for name, members in classes(published()[0] if scores is None else scores).items():
         ratios = by_publisher(members)
         if len(ratios) < LEAST_PUBLISHERS:
             continue
@@ -333,14 +332,13 @@ def bands(scores=None, without=None):
 
 def held():
     """{class: (rows inside the 80% band of the other publishers, rows)}: how far the bands are to be trusted."""
-    found = {}
-    for name in bands():
-        members = [s for s in published()[0] if s.group == name]
-        inside = total = 0
-        for publisher, own in by_publisher(members).items():
-            band = bands(members, without=publisher)[name]
-            inside, total = inside + sum(band.low <= ratio <= band.high for ratio in own), total + len(own)
-        found[name] = (inside, total)
+    found, members, whole = {}, classes(published()[0]), bands()
+    for publisher in {s.publisher for s in published()[0]}:
+        others = bands(without=publisher)
+        for name in whole:
+            own, band = by_publisher(members[name]).get(publisher, []), others[name]
+            inside, total = found.get(name, (0, 0))
+            found[name] = (inside + sum(band.low <= ratio <= band.high for ratio in own), total + len(own))
     return found
 
 
@@ -380,7 +378,7 @@ def lines(rows):
         except Unscored as why:
             yield (row["id"], row["kind"], "-", "-", "-", "-", "-", "-", str(why))
             continue
-        band, why = within(s.publisher).get(s.group), ""
+        band, why = table_of_bands.of(s.group, within(s.publisher)), ""
         shown = ("-",) * 4
         if band:
             shown = tuple(map("{:.4g}".format, (band.low, band.middle, band.high, s.ratio / band.middle)))
@@ -394,6 +392,9 @@ def lines(rows):
 def main(arguments=None):
     """Score a file of rows; the exit status."""
     paths = sys.argv[1:] if arguments is None else arguments
+    if paths == ["--bands"]:
+        sys.stdout.write("\n".join(table_of_bands.lines(bands())) + "\n")
+        return 0
     if len(paths) != 1 or paths[0].startswith("-"):
         sys.stderr.write(__doc__.strip() + "\n")
         return 2

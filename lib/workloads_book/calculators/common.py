@@ -6,6 +6,7 @@ from workloads.counts import memory
 from workloads.facts import accelerators, models
 from workloads.units import HOUR, MINUTE, number, quantity
 
+from .. import bands
 from .forms import num
 
 PERCENT = [k / 20 for k in range(1, 21)]
@@ -96,6 +97,19 @@ def assumed_shares(card, defaults, **reached):
     kept = [f"{name.upper()} {quantity(share, '%')}" for name, share in reached.items() if share == defaults[name]]
     if kept and "H100" not in card.name:
         yield None, f"{' and '.join(kept)}: assumed for an H100, measured on no machine. What {card.name} reaches may differ."
+
+
+def measured(what, bound, kind, **work):
+    """Verdict: what measured machines need where the roofline says so many seconds; none where no class has a band.
+
+    Args:
+        what: the work, as the sentence begins.
+        bound: its least time (s).
+        kind: as in `bands.class_of`.
+        **work: as in `bands.class_of`.
+    """
+    if bound and bands.band(kind, **work):
+        yield None, f"{what}: {bands.measured_range(bound, kind, **work)}."
 
 
 def clock(seconds, digits=4):

@@ -15,7 +15,7 @@ from workloads.units import TERA, number, quantity
 
 from .. import measured_runs, plot
 from ..plot import Axis, Line
-from .common import ATTENTION, CARDS, DENSE, MEASURED_CARD, PERCENT, clock, efficiencies, must_fit, scaled, several, would_fit
+from .common import ATTENTION, CARDS, DENSE, MEASURED_CARD, PERCENT, clock, efficiencies, measured, must_fit, scaled, several, would_fit
 from .forms import calculator, choice, count, doublings, group, num, result, switch
 
 
@@ -89,6 +89,8 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     else:
         would = would_fit(m, card, end, batch, 1, bytes_per_parameter, bytes_per_value)
         text = f"{_what_does_not_fit(model, named, batch, fit, weights, sequence, room)} {would}"
+    least = 0 if interval is None else Machine(card, cards, precision).seconds(list(passes.values())[-1])
+    usual = measured("A step of decoding", least, "decode", bits=8 * bytes_per_parameter, experts=bool(m.experts), chips=cards)
     rows = [
         [name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B"]
         + ([quantity(p["seconds"], "s", 3)] if fit else [])
@@ -97,7 +99,7 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     return result(
         text,
         values,
-        _server_verdicts(values, points, batch, copies, named, room),
+        [*_server_verdicts(values, points, batch, copies, named, room), *usual],
         [(["work", "FLOPs>", "bytes>", "intensity>"] + ["time>"] * bool(fit), rows)],
         [_roofline_plot(points, box)],
     )

@@ -12,7 +12,7 @@ from workloads.units import GIGA, TERA, number, quantity
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import CARDS, PERCENT, assumed_shares, clock
+from .common import CARDS, PERCENT, assumed_shares, clock, measured
 from .forms import Input, calculator, choice, count, doublings, group, num, number_of, possible, result, switch
 from .rl import ASSUMPTIONS, PRINTED, ROUND, ROUND_CARD, ROUND_MODEL, SHARES, must_hold, named_card, named_step
 
@@ -144,6 +144,9 @@ def throughput(model, accelerator, gpus, batch, completion, count_cache, gpus_pe
         "curve": [[n, rate(n) / gpus] for n in (*(n for n in doublings(1, 4096) if n < fit), min(fit, 10**5))],
     }
     each = {name: values[name] / gpus for name in ("decode_rate", "forward_rate", "training_rate")}
+    least = phases.rl_step(at(batch).having(mbu=1, decode_mfu=1)).decode
+    work = dict(bits=8 * given["bytes_per_parameter"], experts=base.policy.expert_bytes > 0)
+    usual = measured("A step of decoding", least.seconds / least.steps, "decode", chips=gpus_per_copy, **work)
     together, s = ("one sequence at a time" if batch == 1 else f"{number(batch)} sequences together"), "s" * (gpus == 1)
     text = (
         f"{_gpus(gpus)[0].upper()}{_gpus(gpus)[1:]} generate{s} {number(values['decode_rate'], 4)} tokens/s "
@@ -163,6 +166,7 @@ def throughput(model, accelerator, gpus, batch, completion, count_cache, gpus_pe
             (None, f"A sequence gets a token every {quantity(values['interval_seconds'], 's', 3)}; decode is {found.regime}."),
             (True, f"{number(fit)} sequences of {number(completion)} tokens fit on a copy of the weights."),
             *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
+            *usual,
         ],
         [(["tokens/s", "a GPU>", "all>"], rows)],
         [_throughput_plot(values, batch, each["decode_rate"])],

@@ -11,7 +11,7 @@ from workloads.units import GIGA, HOUR, number, quantity
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, efficiencies, plain
+from .common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, efficiencies, measured, plain
 from .forms import calculator, choice, count, doublings, group, num, possible, result
 
 # training ---------------------------------------------------------------------------------------------------
@@ -94,13 +94,15 @@ def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, 
         text = f"It does not fit: {_held(values, gpus, card)} {_what_would_fit(values, recompute)} {update}."
     else:
         text = f"{update} and takes {clock(seconds + writing, 3)}; {_held(values, gpus, card)}"
+    bound = roofline.compute_seconds(batches * flops.training(m, tokens).total, gpus * card.peak())  # causal, nothing recomputed
+    usual = measured("An update", bound, "train", experts=bool(m.experts), chips=gpus, tokens=tokens) if trained == "all weights" else ()
     rows = [[name.replace("_", " "), quantity(v, "B"), quantity(v / gpus, "B")] for name, v in plain(state).items()]
     rows += [[_KEPT[recompute == "nothing"].get(name, name.replace("_", " ")), "", quantity(v, "B")] for name, v in kept._asdict().items()]
     work = [["forward", quantity(forward, "FLOP")], ["backward", quantity(backward, "FLOP")], ["recomputed", quantity(again, "FLOP")]]
     return result(
         text,
         values,
-        [*_train_verdicts(values, card, recompute, overhead), *assumed_shares(card, SHARES, mfu=mfu, mbu=mbu)],
+        [*_train_verdicts(values, card, recompute, overhead), *assumed_shares(card, SHARES, mfu=mfu, mbu=mbu), *usual],
         [(["held", "in all>", "on each GPU>"], rows), (["one sequence", "work>"], work)],
         [_memory_bars(state, kept, gpus, card)],
     )

@@ -43,7 +43,7 @@ def live():
 def library_files():
     """What the calculators need of the book's packages, by name in the archive: modules and tables of facts; no ledger, no answers."""
     paths = [library.modules()[name] for name in library.with_imports("workloads_book.calculators")]
-    paths += library.LIB.glob("workloads/facts/data/*.t*")
+    paths += [*library.LIB.glob("workloads/facts/data/*.t*"), library.LIB / "workloads_book/data/bands.tsv"]
     return {path.relative_to(library.LIB).as_posix(): path for path in sorted(paths)}
 
 

@@ -1,0 +1,82 @@
+"""What measured machines need for a bound: the table is the scores', the sentence its arithmetic, and a browser has all it needs."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+from workloads_book import bands, score
+from workloads_book.calculators import CALCULATORS
+
+BAND = bands.Band(0.25, 0.4, 0.5, 100, 4)
+
+
+def test_the_table_is_that_of_the_scores():
+    assert bands.TABLE.read_text(encoding="utf-8").splitlines() == list(bands.lines(score.bands()))
+    assert all(0 < b.low <= b.middle <= b.high <= 1 and b.publishers >= bands.LEAST_PUBLISHERS for b in bands.table().values())
+
+
+def test_the_command_prints_the_table(capsys):
+    assert score.main(["--bands"]) == 0
+    assert capsys.readouterr().out == bands.TABLE.read_text(encoding="utf-8")
+
+
+def test_rows_and_sentences_name_classes_alike():
+    rows = {row["id"]: row for row in score.table("measured")}
+    assert rows["torchtitan-1"]["precision"].lower().startswith("b") and score.group(rows["torchtitan-1"]) == bands.class_of(
+        "train", chips=8
+    )
+    assert bands.class_of("train", 8.25, True, 64, 8192) == "train, 8 bits, experts, several chips"
+    assert bands.class_of("train", 4.5, chips=2, tokens=8193) == "train, 4 bits or fewer, dense, several chips, long sequences"
+    assert bands.class_of("decode", chips=None, tokens=10**6) == "decode, 16 bits, dense, any number of chips"
+
+
+@pytest.mark.parametrize(
+    "seconds, said",
+    [
+        (0.012, "bound 12 ms; measured machines need 24 to 48 ms"),
+        (1.5, "bound 1.5 s; measured machines need 3 to 6 s"),
+        (3e-5, "bound 30 µs; measured machines need 60 to 120 µs"),
+        (7200, "bound 2 h; measured machines need 4 to 8 h"),
+    ],
+)
+def test_a_range_is_the_bound_over_both_ends(monkeypatch, seconds, said):
+    monkeypatch.setattr(bands, "table", lambda: {bands.class_of("train", chips=2): BAND})
+    assert bands.measured_range(seconds, "train", chips=2) == said
+
+
+def test_too_wide_a_band_and_no_band_are_unknown(monkeypatch):
+    wide = bands.Band(0.1, 0.2, 0.4, 100, 4)
+    monkeypatch.setattr(bands, "table", lambda: {bands.class_of("decode", chips=None): wide})
+    assert wide.wide and not BAND.wide
+    told = bands.measured_range(0.01, "decode", chips=8)  # of the class on any number of chips
+    assert told == "bound 10 ms; unknown what a machine needs: four in five measured ones 25 to 100 ms, 4 times apart"
+    assert "unknown what machines need: fewer than 3 publishers" in bands.measured_range(0.01, "decode", bits=8)
+
+
+def test_chips_are_taken_together_only_where_neither_class_stands_alone():
+    names = set(score.bands())
+    for name in names:
+        if "any number of chips" in name:
+            assert not names & {name.replace("any number of chips", n) for n in ("one chip", "several chips")}
+    assert "decode, 16 bits, dense, any number of chips" in names and "decode, 4 bits or fewer, dense, any number of chips" not in names
+
+
+def test_the_table_needs_neither_the_rows_nor_other_packages():
+    code = (
+        "import sys; from workloads_book import bands; bands.measured_range(1, 'train', chips=2); "
+        "assert not {'numpy', 'sympy', 'workloads_book.score'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT / "lib")
+
+
+def test_calculators_show_a_range_where_a_class_has_a_band():
+    told = lambda name, **given: CALCULATORS[name](**given)["verdicts"][-1][1]
+    found = CALCULATORS["training"]()["values"]
+    bound = found["update_flops"] / (8 * 989.4e12)
+    assert told("training") == f"An update: {bands.measured_range(bound, 'train', chips=8)}."
+    assert "measured" not in told("training", gpus=1) and "measured" not in told("training", model="DeepSeek-V3", gpus=1024)
+    step = CALCULATORS["roofline"]()["values"]["interval_seconds"]
+    assert told("roofline") == told("roofline", mbu=0.5) == f"A step of decoding: {bands.measured_range(step, 'decode')}."
+    assert told("throughput").startswith("A step of decoding: bound ")
