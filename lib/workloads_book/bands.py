@@ -137,3 +137,17 @@ def measured_range(bound_seconds, kind, bits=16, experts=False, chips=1, tokens=
         spread = f"{number(found.high / found.low, 2)} times apart"
         return f"bound {bound}; unknown what a machine needs: four in five measured ones {least} to {most}, {spread}"
     return f"bound {bound}; measured machines need {least} to {most}"
+
+
+def shares(kind, bits=16, experts=False, chips=1, tokens=0):
+    """Text: the band of a piece of work as shares of the bound; only for work whose class has one.
+
+    Args:
+        kind: as in `class_of`.
+        bits: as in `class_of`.
+        experts: as in `class_of`.
+        chips: as in `class_of`.
+        tokens: as in `class_of`.
+    """
+    b = band(kind, bits, experts, chips, tokens)
+    return f"80% lie between {b.low:.0%} and {b.high:.0%}, half below {b.middle:.0%} ({b.rows} rows of {b.publishers} publishers)"
