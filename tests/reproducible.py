@@ -27,7 +27,7 @@ PYTHON = ROOT / ".venv/bin/python"
 PYTEST = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--doctest-modules"]
 # pages whose figures, fits, drawn times and long sums stand for the others
 FEW = [
-    *(f"book/workloads/{page}.ipynb" for page in ("3-2-2", "3-3-1", "3-5-2", "3-6-1")),
+    *(f"book/workloads/{page}.ipynb" for page in ("3-2-2", "3-3-1", "3-5-2", "3-6-1-evidence")),
     "book/counting-rules.ipynb",
     "exercises/3-04",
     "exercises/3-08",
