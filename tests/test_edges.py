@@ -74,6 +74,7 @@ STANDS_FOR = {
     "success": 1,
     "cv": 1,
     "mfu": 1,
+    "refuse_above": True,
     "mbu": 1,  # a lower bound
     "bytes_per_parameter": 2,
     "bytes_per_value": 2,

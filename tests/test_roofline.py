@@ -85,6 +85,7 @@ def test_faster_than_the_machine_is_refused():
         with pytest.raises(ValueError, match=name):
             utilisation(2, 1, 1)
         assert utilisation(0, 1, 1) == 0
+        assert utilisation(2, 1, 1, refuse_above=False) == 2 and utilisation(1 + 1e-12, 1, 1, refuse_above=False) > 1
 
 
 def test_a_tie_is_compute_bound():

@@ -62,13 +62,23 @@ def class_of(kind, bits=16, experts=False, chips=1, tokens=0):
 
 
 def any_chips(name):
-    """Name of the wider class that takes any number of chips."""
+    """Name of the wider class that takes any number of chips.
+
+    Example:
+        >>> any_chips(class_of("decode", chips=8))
+        'decode, 16 bits, dense, any number of chips'
+    """
     return name.replace("one chip", "any number of chips").replace("several chips", "any number of chips")
 
 
 @cache
 def table():
-    """{class: Band} of the classes that have one."""
+    """Bands by class, {class: Band}, of those that have one.
+
+    Example:
+        >>> table()["train, 16 bits, dense, several chips"].wide
+        False
+    """
     with open(TABLE, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     ends = ("low", "middle", "high")
@@ -76,7 +86,12 @@ def table():
 
 
 def lines(found):
-    """Lines of the table for {class: Band}."""
+    """Lines of the table for {class: Band}.
+
+    Example:
+        >>> list(lines({"a class": Band(0.1, 0.2, 0.4, 9, 3)}))[1].split()
+        ['a', 'class', '0.1', '0.2', '0.4', '9', '3']
+    """
     yield "class\tlow\tmiddle\thigh\trows\tpublishers"
     for name, b in sorted(found.items()):
         yield "\t".join((name, *(f"{end:.4g}" for end in (b.low, b.middle, b.high)), str(b.rows), str(b.publishers)))
@@ -92,13 +107,22 @@ def band(kind, bits=16, experts=False, chips=1, tokens=0, bands=None):
         chips: as in `class_of`.
         tokens: as in `class_of`.
         bands: {class: Band}, by default those of the table.
+
+    Example:
+        >>> band("decode", chips=8).wide, band("rl", chips=8)
+        (True, None)
     """
     name = class_of(kind, bits, experts, chips, tokens)
     return of(name, table() if bands is None else bands)
 
 
 def of(name, bands):
-    """Band of a class by name, or of that on any number of chips, or None."""
+    """Band of a class by name, or of that on any number of chips, or None.
+
+    Example:
+        >>> of("decode, one chip", {"decode, any number of chips": "wider"})
+        'wider'
+    """
     return bands.get(name, bands.get(any_chips(name)))
 
 
@@ -148,6 +172,10 @@ def shares(kind, bits=16, experts=False, chips=1, tokens=0):
         experts: as in `class_of`.
         chips: as in `class_of`.
         tokens: as in `class_of`.
+
+    Example:
+        >>> shares("lora", 8, chips=8).partition(" (")[0]
+        '80% lie between 24% and 41%, half below 33%'
     """
     b = band(kind, bits, experts, chips, tokens)
     return f"80% lie between {b.low:.0%} and {b.high:.0%}, half below {b.middle:.0%} ({b.rows} rows of {b.publishers} publishers)"

@@ -79,12 +79,22 @@ class Score:
 
 @cache
 def table(name):
-    """Rows of a table of this package, as dictionaries of texts."""
+    """Rows of a table of this package, as dictionaries of texts.
+
+    Example:
+        >>> table("measured_findings")[0]["id"]
+        'splitwise-143'
+    """
     return read(DATA / f"{name}.tsv")
 
 
 def read(path):
-    """Rows of a tab-separated file."""
+    """Rows of a tab-separated file.
+
+    Example:
+        >>> list(read(DATA / "measured_findings.tsv")[0])
+        ['id', 'cause']
+    """
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
@@ -98,7 +108,12 @@ def _known(name, what):
 
 @cache
 def model(name) -> Model:
-    """The shape behind a name in the measurements; Unscored where the library cannot express it."""
+    """The shape behind a name in the measurements; Unscored where the library cannot express it.
+
+    Example:
+        >>> model("TinyLlama-1.1B").layers
+        22
+    """
     row = _known(name, "model")
     if row["unknown"]:
         raise Unscored(f"{name}: {row['unknown']}")
@@ -117,7 +132,12 @@ def model(name) -> Model:
 
 @cache
 def accelerator(name):
-    """The accelerator behind a name in the measurements; a peak that no source prints is missing."""
+    """The accelerator behind a name in the measurements; a peak that no source prints is missing.
+
+    Example:
+        >>> accelerator("A10G").bandwidth
+        600200000000.0
+    """
     row = _known(name, "accelerator")
     if row["as"]:
         return wl.accelerator(row["as"])
@@ -237,6 +257,11 @@ def score(row):
 
     Raises:
         Unscored: with the reason.
+
+    Example:
+        >>> row = next(row for row in table("measured") if row["id"] == "torchtitan-1")
+        >>> round(score(row).ratio, 2)
+        0.3
     """
     if row["kind"] not in KINDS:
         raise Unscored(f"kind {row['kind']!r} is not one of {', '.join(KINDS)}")
@@ -253,14 +278,25 @@ def score(row):
 
 
 def group(row):
-    """The class of a row: rows of one class are compared with each other."""
+    """The class of a row: rows of one class are compared with each other.
+
+    Example:
+        >>> group(table("measured")[0])
+        'train, 16 bits, dense, several chips'
+    """
     experts = wl.parameters(model(row["model"])).experts > 0
     tokens = int(row["isl"]) if row["isl"].isdigit() else 0
     return class_of(row["kind"], 8 * _format(row["precision"])[0], experts, int(row["count"]), tokens)
 
 
 def scored(rows):
-    """([Score, ...], {id: why not}) of rows."""
+    """([Score, ...], {id: why not}) of rows.
+
+    Example:
+        >>> found, missing = scored(table("measured")[:10])
+        >>> len(found) + len(missing)
+        10
+    """
     found, missing = [], {}
     for row in rows:
         try:
@@ -272,7 +308,12 @@ def scored(rows):
 
 @cache
 def published():
-    """Scores and gaps of all measurements that the book holds."""
+    """Scores and gaps of all measurements that the book holds.
+
+    Example:
+        >>> len(published()[0]) > len(published()[1])
+        True
+    """
     return scored(table("measured"))
 
 
@@ -293,7 +334,12 @@ def quantile(ratios, share):
 
 
 def by_publisher(scores):
-    """{publisher: [ratio, ...]} of those that are no findings (a ratio above 1 is an error on one side)."""
+    """Ratios by publisher, {publisher: [ratio, ...]}, of those that are no findings (a ratio above 1 is an error on one side).
+
+    Example:
+        >>> by_publisher([Score("a", "one", "train", "", 1.0, 4.0, 1.0, 1.0), Score("b", "two", "train", "", 2.0, 1.0, 2.0, 1.0)])
+        {'one': [0.25]}
+    """
     found = defaultdict(list)
     for s in scores:
         if s.ratio <= 1:
@@ -302,7 +348,12 @@ def by_publisher(scores):
 
 
 def classes(scores):
-    """{class: scores}; one chip and several are taken together where neither alone has enough publishers and both together do."""
+    """Scores by class; one chip and several are taken together where neither alone has enough publishers and both together do.
+
+    Example:
+        >>> list(classes([Score("a", "one", "train", "train, one chip", 1.0, 4.0, 1.0, 1.0)]))
+        ['train, one chip']
+    """
     found, wider = defaultdict(list), defaultdict(list)
     for s in scores:
         found[s.group].append(s)
@@ -313,11 +364,15 @@ def classes(scores):
 
 
 def bands(scores=None, without=None):
-    """{class: Band} of the classes with enough independent publishers.
+    """Bands by class, {class: Band}, of those with enough independent publishers.
 
     Args:
         scores: by default those of all measurements that the book holds.
         without: a publisher whose rows are left out.
+
+    Example:
+        >>> bands()["train, 16 bits, dense, several chips"].publishers
+        3
     """
     found = {}
     for name, members in classes(published()[0] if scores is None else scores).items():
@@ -331,7 +386,12 @@ def bands(scores=None, without=None):
 
 
 def held():
-    """{class: (rows inside the 80% band of the other publishers, rows)}: how far the bands are to be trusted."""
+    """By class (rows inside the 80% band of the other publishers, rows): how far the bands are to be trusted.
+
+    Example:
+        >>> all(inside <= rows for inside, rows in held().values())
+        True
+    """
     found, members, whole = {}, classes(published()[0]), bands()
     for publisher in {s.publisher for s in published()[0]}:
         others = bands(without=publisher)
@@ -349,6 +409,11 @@ def convention(row):
 
     Raises:
         Unscored: for a row that does not print both.
+
+    Example:
+        >>> row = next(row for row in table("measured") if row["id"] == "megatron_bridge-1")
+        >>> convention(row)[0]
+        'causal pairs'
     """
     if row["kind"] != "train" or row["unit"] != "tokens/s/GPU" or row["reported_tflops"] in ("-", ""):
         raise Unscored("the row does not print tokens/s and FLOP/s of a GPU")
@@ -370,7 +435,12 @@ COLUMNS = ("id", "kind", "bound", "ratio", "p10", "p50", "p90", "predicted_ratio
 
 
 def lines(rows):
-    """One line of COLUMNS for each row: the band is that of other publishers; "-" for what there is not, with the reason."""
+    """One line of COLUMNS for each row: the band is that of other publishers; "-" for what there is not, with the reason.
+
+    Example:
+        >>> [line[0] for line in lines(table("measured")[:2])] == [row["id"] for row in table("measured")[:2]]
+        True
+    """
     within = cache(lambda publisher: bands(without=publisher))
     for row in rows:
         try:
@@ -390,7 +460,12 @@ def lines(rows):
 
 
 def main(arguments=None):
-    """Score a file of rows; the exit status."""
+    """Score a file of rows; the exit status.
+
+    Example:
+        >>> main(["--help"])
+        2
+    """
     paths = sys.argv[1:] if arguments is None else arguments
     if paths == ["--bands"]:
         sys.stdout.write("\n".join(table_of_bands.lines(bands())) + "\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..checks import formula, fraction, nonnegative, positive
+from ..checks import flag, formula, fraction, nonnegative, positive
 from ..numeric import Number, is_array, is_symbolic, maximum, minimum, where
 from ..units import Bytes, BytesPerSecond, BytesPerToken, FlopCount, FlopsPerByte, FlopsPerSecond, Seconds, Share, Tokens
 
@@ -78,14 +78,16 @@ def roofline_seconds(
     return maximum(compute_seconds(flops, peak, mfu), transfer_seconds(bytes_moved, bandwidth, mbu))
 
 
-def _share(value, name):
+def _share(value, name, refuse_above):
+    if not flag(refuse_above, "refuse_above"):
+        return value
     if not is_symbolic(value):
         value = where((value > 1) & (value < 1 + 1e-9), 1.0, value)  # exactly at the roof, but for rounding
     return fraction(value, name, zero=True)
 
 
 @formula
-def mfu(flops: FlopCount, seconds: Seconds, peak: FlopsPerSecond) -> Share:
+def mfu(flops: FlopCount, seconds: Seconds, peak: FlopsPerSecond, refuse_above: bool = True) -> Share:
     """Model FLOPs utilisation: the share of the peak rate that useful FLOPs reached.
 
     Equation:
@@ -95,6 +97,7 @@ def mfu(flops: FlopCount, seconds: Seconds, peak: FlopsPerSecond) -> Share:
         flops: work (FLOP).
         seconds: measured (s).
         peak: dense, of all chips together (FLOP/s).
+        refuse_above: a result above 1; False for a report to be judged.
 
     Raises:
         ValueError: for a result above 1: then time, count and peak do not belong together.
@@ -103,11 +106,12 @@ def mfu(flops: FlopCount, seconds: Seconds, peak: FlopsPerSecond) -> Share:
         >>> mfu(380e12, 1, 989.4e12)
         0.384071154234...
     """
-    return _share(nonnegative(flops, "flops", "FLOP") / (positive(seconds, "seconds", "s") * positive(peak, "peak", "FLOP/s")), "mfu")
+    rate = nonnegative(flops, "flops", "FLOP") / positive(seconds, "seconds", "s")
+    return _share(rate / positive(peak, "peak", "FLOP/s"), "mfu", refuse_above)
 
 
 @formula
-def mbu(bytes_moved: Bytes, seconds: Seconds, bandwidth: BytesPerSecond) -> Share:
+def mbu(bytes_moved: Bytes, seconds: Seconds, bandwidth: BytesPerSecond, refuse_above: bool = True) -> Share:
     """Memory bandwidth utilisation: the share of the bandwidth that necessary bytes reached.
 
     Equation:
@@ -117,6 +121,7 @@ def mbu(bytes_moved: Bytes, seconds: Seconds, bandwidth: BytesPerSecond) -> Shar
         bytes_moved: read and written together (B).
         seconds: measured (s).
         bandwidth: of all chips together (B/s).
+        refuse_above: a result above 1; False for a report to be judged.
 
     Raises:
         ValueError: for a result above 1.
@@ -126,7 +131,7 @@ def mbu(bytes_moved: Bytes, seconds: Seconds, bandwidth: BytesPerSecond) -> Shar
         0.4776119402985...
     """
     rate = nonnegative(bytes_moved, "bytes_moved", "B") / positive(seconds, "seconds", "s")
-    return _share(rate / positive(bandwidth, "bandwidth", "B/s"), "mbu")
+    return _share(rate / positive(bandwidth, "bandwidth", "B/s"), "mbu", refuse_above)
 
 
 @formula
