@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 from conftest import ROOT
 
+import workloads as wl
 from workloads_book import score
 from workloads_book.score import Unscored
 
@@ -136,6 +137,15 @@ def test_publishers_count_by_rules_that_can_be_read_back():
     assert 0.03 < median(deep) < 0.05  # its layer that predicts a second token is counted
     with pytest.raises(Unscored, match="does not print"):
         score.convention(ROWS["splitwise-1"])
+
+
+def test_shapes_have_the_sizes_that_their_publishers_state():
+    """32.5 billion by the paper; a thousand and some billion, 32 active; and a publisher's own FLOPs a token."""
+    large, kimi = score.model("Llama-33B"), score.model("Kimi-K2")
+    assert wl.parameters(large).total == pytest.approx(32.5e9, rel=2e-3)
+    assert 1.0e12 < wl.parameters(kimi).total < 1.05e12 and wl.parameters(kimi).experts and kimi.attention == "mla"
+    own = [score.convention(r) for r in ROWS.values() if r["model"] == "Kimi-K2" and r["reported_tflops"] != "-"]
+    assert len(own) == 4 and all(name == "causal pairs" and abs(off) < 0.01 for name, off in own)
 
 
 def test_the_command_prints_a_line_for_every_row(tmp_path):

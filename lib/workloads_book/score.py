@@ -123,6 +123,8 @@ def model(name) -> Model:
         return found
     whole = ("layers", "heads", "kv_heads", "head_dim", "ffn", "experts", "active_experts", "expert_ffn", "shared_experts", "dense_layers")
     sizes = {name: int(row[name]) for name in whole if int(row[name]) or name in ("layers", "heads")}
+    if row["latent"] != "0":  # latent attention: each head has keys of its own
+        sizes |= {size: int(row[size]) for size in ("latent", "rope_dim", "query_rank")}
     shape = Model(name, int(row["hidden"]), int(row["vocab"]), tied=row["tied"] == "True", **sizes)
     if row["gated"] == "yes":
         return shape
