@@ -20,7 +20,7 @@ from workloads.learning.rl import capacity, configuration, phases, price, sample
 from workloads.serving import fluid, latency_metrics, queues
 from workloads.times import roofline, taskgraph
 from workloads_book.calculators import CALCULATORS
-from workloads_book.calculators.how import HEADLINES, how
+from workloads_book.calculators.how import HEADLINES, headline
 from workloads_book.explained import html, latex, maths
 
 # ------------------------------------------------------------------------------------------------------ reading an explanation
@@ -278,7 +278,7 @@ RUNS = {"serving", "audio"}  # a simulation and draws: their numbers come in one
 
 @pytest.mark.parametrize("name, value_name", [(name, value) for name, values in HEADLINES.items() for value in values])
 def test_a_calculator_explains_what_its_sentence_tells(name, value_name):
-    explanation = how(name, value_name)
+    explanation = headline(name, value_name)
     lines = checked(explanation)
     assert explanation.value == pytest.approx(float(CALCULATORS[name]()["values"][value_name]), rel=1e-12)
     assert name in RUNS or next(iter(lines)) not in in_steps(lines)
@@ -290,7 +290,7 @@ def test_every_calculator_has_headlines():
 
 def test_a_value_that_a_calculator_does_not_have_is_refused():
     with pytest.raises(ValueError, match="^value must be one of "):
-        how("success", "nothing")
+        headline("success", "nothing")
 
 
 # ------------------------------------------------------------------------------------------------------- where leaves come from
@@ -329,7 +329,7 @@ def test_equal_terms_are_folded():
     def six(price):
         return sum(price * 2 for _ in range(6))
 
-    assert str(wl.explain(six, 5)).startswith("six = 6 · price · 2 = 6 · 5 · 2 = 60")
+    assert str(wl.explain(six, 5)).startswith("six = 6 · part = 6 · 10 = 60\n  part = price · 2 = 5 · 2 = 10\n")
 
 
 def test_levels():

@@ -9,7 +9,8 @@ from typing import Any
 
 _PIECE = re.compile(
     r"(?P<call>max|min|floor|ceil|mod)(?=\()|(?P<name>[^\W\d][\w.]*?)(?P<low>[₀-₉]*)(?![\w.₀-₉])"
-    r"|(?P<number>\d[\d,.]*)(?: × 10(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?(?: (?P<unit>[kMGTPEZY]?(?:B|FLOP)(?:/s|/B)?|[mµn]?s|1/s)(?!\w))?"
+    r"|(?P<number>\d+(?:,\d{3})*(?:\.\d+)?)(?: × 10(?P<power>[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?"
+    r"(?: (?P<unit>[kMGTPEZY]?(?:B|FLOP)(?:/s|/B)?|[mµn]?s|1/s)(?!\w))?"
     r"|(?P<sign>[·−$])"
 )
 _PLAIN = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789-0123456789")

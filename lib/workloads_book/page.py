@@ -32,14 +32,16 @@ def say(text):
 
 
 def show_explanation(explanation, title="Where this number comes from"):
-    """Show what `workloads.explain` gives, folded: on the site as lists that unfold level by level, else as text.
+    """Show what `workloads.explain` gives, folded: its formula, and lists that unfold level by level.
 
     Args:
         explanation: of a number.
         title: of the fold.
     """
-    folded = f'<details class="wl-explained"><summary>{escape(title)}</summary>{explained.html(explanation)}</details>'
-    _display(f"**{title}**\n\n```\n{explanation}\n```", **{"text/html": folded, "text/markdown": None})
+    formula = explained.maths(explanation, levels=1).partition("\n")[0]
+    _display(
+        f'<details class="wl-explained"><summary>{escape(title)}</summary>\n\n{formula}\n\n{explained.html(explanation)}\n\n</details>'
+    )
 
 
 def _cell(value):

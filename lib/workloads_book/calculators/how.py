@@ -23,7 +23,7 @@ HEADLINES = {
 }  # of each calculator, values that its sentence tells
 
 
-def how(name, value, given=None):
+def headline(name, value, given=None):
     """Explanation of one of a calculator's values for the inputs given, the defaults of the others.
 
     Args:
@@ -35,13 +35,9 @@ def how(name, value, given=None):
         ValueError: for a value that this result does not hold.
 
     Example:
-        >>> print(how("success", "average_dollars", {"share": 0.1}).text(levels=1).partition("   ")[0])
+        >>> print(headline("success", "average_dollars", {"share": 0.1}).text(levels=1).partition("   ")[0])
         handoff_cost = decision_cost + share · llm_cost = 0.000081 + 0.1 · 0.01388 = 0.001469
     """
     calculator = CALCULATORS[one_of(name, "name", tuple(CALCULATORS))]
-
-    def run(**inputs):
-        values = calculator.function(**inputs)["values"]
-        return values[one_of(value, "value", tuple(values))]
-
-    return explain(run, **calculator.read(given or {}))
+    values = lambda **inputs: calculator.function(**inputs)["values"]
+    return explain(lambda **inputs: (v := values(**inputs))[one_of(value, "value", tuple(v))], **calculator.read(given or {}))

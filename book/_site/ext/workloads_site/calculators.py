@@ -24,7 +24,7 @@ from sphinx.util.docutils import SphinxDirective
 from workloads_book import explained
 from workloads_book.calculators import CALCULATORS
 from workloads_book.calculators.forms import text_of
-from workloads_book.calculators.how import HEADLINES, how
+from workloads_book.calculators.how import HEADLINES, headline
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def _groups(calculator, values, uid):
 
 @cache
 def _lists(name, inputs):
-    return "".join(explained.html(how(name, value, dict(inputs)), opened=0) for value in HEADLINES[name])
+    return "".join(explained.html(headline(name, value, dict(inputs)), opened=0) for value in HEADLINES[name])
 
 
 def _how(name, values):
