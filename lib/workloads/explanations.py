@@ -221,9 +221,7 @@ class _Explanation(NamedTuple):
         Args:
             levels: how deep, 1 for the result alone; all of them where it is left out.
         """
-        shown = [
-            (depth, " = ".join(filter(None, parts)), remark) for depth, *parts, remark in self.lines if levels is None or depth < levels
-        ]
+        shown = [(d, " = ".join(filter(None, parts)), remark) for d, *parts, remark in self.lines if levels is None or d < levels]
         return "\n".join("  " * depth + line + (f"   ({remark})" if remark else "") for depth, line, remark in shown)
 
     __str__ = lambda self: self.text()
@@ -240,8 +238,7 @@ class _Writer(SimpleNamespace):
     """Writes a line for a number and for each of its parts, once, under names that no two share."""
 
     def label(self, node: _Traced) -> str:
-        same = self.labels.setdefault(node.name, {})
-        count = same.setdefault(node, len(same) + 1)
+        count = self.labels.setdefault(node.name, {}).setdefault(node, len(self.labels[node.name]) + 1)
         return _value(node) if node.op == "const" else node.name + "".join(chr(0x2080 + int(d)) for d in str(count) if count > 1)
 
     def write(self, node: _Traced, depth: int = 0) -> None:
@@ -256,8 +253,8 @@ class _Writer(SimpleNamespace):
         remark += f" No single formula: from {', '.join(map(self.label, parts))}." * (root.op == "steps")
         if root.op in ("max", "min"):
             ranked = sorted(root.parts, key=_bare, reverse=root.op == "max")
-            decides = f"{self.label(ranked[0])} decides: " * bool(ranked[0].name)
-            remark = f"{decides}{(' > ' if root.op == 'max' else ' < ').join(map(_value, ranked))}. {remark}"
+            decides = f"{self.label(ranked[0])} decides: " * bool(ranked[0].name) + f" {'><'[root.op == 'min']} ".join(map(_value, ranked))
+            remark = f"{decides}. {remark}"
         self.done |= {node, node.note}
         self.lines.append((depth, self.label(node), *formulas, _value(node), remark.strip()))
         for part in parts:
