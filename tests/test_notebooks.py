@@ -82,7 +82,7 @@ def test_a_page_names_its_sections_and_minutes(path):
 def test_a_cell_without_visible_input_only_shows(path):
     for cell in read(path).cells:
         if "remove-input" in cell.metadata.get("tags", []):
-            assert re.match(r"(say|given|table|guess|check_table)\(", cell.source), cell.source
+            assert re.match(r"(say|given|table|guess|check_table|show_explanation)\(", cell.source), cell.source
 
 
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:\\.|[^$\\\n])+)\$")
