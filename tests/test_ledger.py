@@ -98,12 +98,12 @@ def test_check_table_shows_nothing_when_one_value_is_wrong(shown):
 
 
 def test_a_difference_from_print_can_be_seen_in_the_computed_figure(shown):
-    page.check("we3-4-added", ledger.row("we3-4-added").expected)
+    page.check_table({"we3-4-added": ledger.row("we3-4-added").expected})
     assert "<td>1229.142</td><td>1,229.143 TFLOPs</td>" in shown[0]["text/html"]
 
 
 def test_given_shows_rows_without_checking_them(shown):
-    page.given(*[r.id for r in rows(role="words")[:2]])
+    page.check_table({}, given=[r.id for r in rows(role="words")[:2]])
     assert [record["kind"] for record in shown[0][page.CHECKS]] == ["shown", "shown"]
 
 

@@ -37,7 +37,10 @@ def imported(tree, inside=False):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and ((inside and node.level) or (node.module or "").partition(".")[0] in PACKAGES):
             module = (node.module or "").rpartition(".")[2]
-            whole = lambda name, top=module in ("", *PACKAGES): name in STEMS or (top and name not in DOOR and name not in SHOWN)
+            shown = module == "workloads_book"
+            whole = lambda name, top=module in ("", *PACKAGES), book=shown: (
+                (name in STEMS and not (book and name in SHOWN)) or (top and name not in DOOR and name not in SHOWN)
+            )
             home = lambda name, m=module: "__init__" if m in ("", "workloads") else SHOWN[name] if m == "workloads_book" else m
             found |= {n.asname or n.name: (n.name, None) if whole(n.name) else (home(n.name), n.name) for n in node.names}
         elif isinstance(node, ast.Import):

@@ -7,9 +7,9 @@ import importlib
 
 _HOMES = {
     "answers": "answer",
-    "figures": "BLUE GOLD GREEN GREY GRID INK ORANGE PAPER PINK bars curves draw_bars draw_curves draw_gantt draw_roofline "
+    "figures": "BLUE GOLD GREEN GREY INK ORANGE PAPER PINK bars curves draw_bars draw_curves draw_gantt draw_roofline "
     "figure gantt panels roofline",
-    "page": "binary check check_table given guess number quantity say show_explanation table",
+    "page": "binary check_table guess number quantity say show_explanation table",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 __all__ = [*_HOME_OF]

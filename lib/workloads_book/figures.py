@@ -10,7 +10,7 @@ from pathlib import Path
 from .plot import BLUE, COLOURS, GOLD, GREEN, GREY, ORANGE, PINK  # noqa: F401 (pages take them from here)
 
 STYLE = Path(__file__).parent / "book.mplstyle"
-INK, GRID, PAPER = "#1f2933", "#9aa5b1", "#ffffff"
+INK, PAPER = "#1f2933", "#ffffff"  # and "#9aa5b1" for the grid, in the style
 SIZE = (4.8, 3.2)  # inches: on a phone of 360 pixels its text is still 10 pixels high
 HATCHES = ("", "//", "..", "\\\\", "--", "xx")
 DASHES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))

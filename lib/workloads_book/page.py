@@ -12,7 +12,7 @@ from . import explained
 from .figures import counted, figure
 from .ledger import row, verdict
 
-__all__ = ["binary", "check", "check_table", "figure", "given", "guess", "number", "quantity", "row", "say", "show_explanation", "table"]
+__all__ = ["binary", "check_table", "figure", "guess", "number", "quantity", "row", "say", "show_explanation", "table"]
 CHECKS = "application/vnd.workloads.checks+json"
 VERDICTS = {"✓": "wl-agrees", "≠": "wl-differs", "corrected": "wl-corrected", "added": "wl-corrected", "model": "wl-measured"}
 # say nothing behind a number
@@ -185,13 +185,3 @@ def _folded(said, lines):
     head = "".join(f'<th scope="col">{name}</th>' for name in ("figure", "printed", "computed", "verdict"))
     body = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     return f'<details class="wl-checks"><summary>{said}</summary><div class="wl-scroll">{body}</div></details>'
-
-
-def check(row_id, value):
-    """Check one value; see `check_table`."""
-    check_table({row_id: value})
-
-
-def given(*row_ids):
-    """List rows that are not computed here; see `check_table`."""
-    check_table({}, given=row_ids)

@@ -50,11 +50,6 @@ def _assumptions(*names):
     return tuple(i for i in ASSUMPTIONS if i.name in names)
 
 
-def _source(*names, **more):
-    """What FLOP Accounting assumed, of the inputs named."""
-    return {name: value for name, value in PRINTED.items() if name in names} | more
-
-
 def _step(model, accelerator, bytes_per_parameter, bytes_per_value, own, **given):
     """RLStep of a model and a machine by name, with the reader's own sizes in the place of theirs."""
     if model == EXAMPLE:
