@@ -17,6 +17,7 @@ from workloads.counts.backpropagation import (
     _Kept,
     backward,
     backward_flops,
+    elements_held,
     forward_flops,
     kept_elements,
     lifetimes,
@@ -278,11 +279,6 @@ def run_with(graph, kept):
                 ends[k.name, k.kind] += 1
     assert not alive and set(ends.values()) <= {1}
     return held
-
-
-def elements_held(kept, event):
-    """Values alive during one event."""
-    return sum(k.elements for k in kept if k.start <= event <= k.end)
 
 
 @settings(max_examples=200)

@@ -265,3 +265,26 @@ def lifetimes(graph: Sequence[Operation]) -> tuple[_Kept, ...]:
         for s in backward(graph)
     ]
     return (*found, *weights.values())
+
+
+@checks.formula
+def elements_held(kept: Sequence[_Kept], event: Count) -> Count:
+    """Values (count) alive during one event, of the `_Kept`s given.
+
+    Equation:
+        sum of the elements of all whose start <= event <= end.
+
+    Args:
+        kept: from `lifetimes`.
+        event: its number.
+
+    Example:
+        >>> elements_held([_Kept("x", "output", 0, 2, 35), _Kept("y", "output", 1, 1, 55)], 1)
+        90
+    """
+    event = checks.whole(event, "event")
+    for k in kept:
+        checks.whole(k.start, f"start of {k.name!r}")
+        checks.whole(k.end, f"end of {k.name!r}")
+        checks.nonnegative(k.elements, f"elements of {k.name!r}")
+    return sum(k.elements for k in kept if k.start <= event <= k.end)
