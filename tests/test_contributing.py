@@ -16,6 +16,9 @@ import notebooks
 import prose
 import test_notebooks
 
+import workloads as wl
+from workloads.facts import models, tables
+
 TEMPLATE = ROOT / "book/reference/template.ipynb"
 CONTRIBUTING = ROOT / "book/reference/contributing.md"
 
@@ -90,7 +93,8 @@ def test_the_template_shows_one_of_each_part():
 def test_commands_and_files_that_the_page_names_exist():
     """Scripts, folders and make targets of the contributors' page; options of scripts are in their help."""
     text = CONTRIBUTING.read_text(encoding="utf-8")
-    made_up = {"book/new-page.ipynb", "lib/workloads/counts/module.py", "tests/test_module.py"}
+    new = {"book/new-page", "exercises/c-02", "exercises/c-02/c-01.ipynb", "exercises/c-02/c-02.ipynb"}
+    made_up = new | {"book/new-page.ipynb", "lib/workloads/counts/module.py", "tests/test_module.py"}
     files = set(re.findall(r"(?:book|exercises|lib|tests)/[\w./-]*\w", text)) - made_up
     assert len(files) > 8 and [f for f in files if not (ROOT / f).exists()] == []
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -113,3 +117,20 @@ def test_the_citation_is_that_of_the_project():
     months = "January February March April May June July August September October November December".split()  # in any locale
     released = citation["date-released"]
     assert newest[1] == version and f"{released.day} {months[released.month - 1]} {released.year}" == newest[2]
+
+
+def test_the_example_of_a_model_counts_what_its_publisher_says(monkeypatch):
+    """The table on the page, put among the models, gives a model whose parameters are the published ones."""
+    example = re.search(r"```toml\n(.*?)```", CONTRIBUTING.read_text(encoding="utf-8"), re.DOTALL)[1]
+    ((name, record),) = tomllib.loads(example).items()
+    shape = {row["quantity"]: row["value"] for row in tables._rows(name, **record)}
+    assert wl.parameters(models.Model(name, **shape)).total == shape["published_parameters"]
+
+
+def test_the_examples_name_commands_that_are_there():
+    said = re.findall(r"^\.venv/bin/python (?:-m )?(\S+)", CONTRIBUTING.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"workloads", "workloads_book.score", "book/_site/seal.py", "book/_site/notebooks.py"} <= set(said)
+    for name in ("mistake", "measurement", "question"):
+        text = (ROOT / f".github/ISSUE_TEMPLATE/{name}.md").read_text(encoding="utf-8")
+        assert {"name", "about"} <= set(yaml.safe_load(text.split("---")[1]))
+    assert "make check" in (ROOT / ".github/pull_request_template.md").read_text(encoding="utf-8")
