@@ -1,0 +1,102 @@
+"""The lab on the reader's computer: the toy decodes as a slow reference does, and does the work that is counted."""
+
+import json
+from dataclasses import asdict
+
+import numpy
+import pytest
+from conftest import ROOT
+
+import workloads as wl
+from workloads.facts.models import Model
+from workloads_book import computer
+
+SMALL = Model("small", 24, 40, layers=3, heads=6, kv_heads=2, head_dim=4, ffn=32)
+
+
+def slow_step(x, weights, cache):
+    """The same step for one sequence, head by head, in 64-bit floats."""
+    layers, head = weights
+    norm = lambda y: y / numpy.sqrt(numpy.mean(y**2) + 1e-6)
+    for w, (keys, values) in zip(layers, cache):
+        w = {name: matrix.astype(float) for name, matrix in w.items()}
+        y = norm(x)
+        told = numpy.zeros(0)
+        for h in range(SMALL.heads):
+            own = h // (SMALL.heads // SMALL.kv_heads)
+            part = lambda name, n: (y @ w[name])[n * SMALL.head_dim : (n + 1) * SMALL.head_dim]
+            k, v = numpy.vstack([keys[own], part("k", own)]), numpy.vstack([values[own], part("v", own)])
+            score = numpy.exp(k @ part("q", h) / SMALL.head_dim**0.5)
+            told = numpy.append(told, score / score.sum() @ v)
+        x = x + told @ w["o"]
+        y = norm(x)
+        gate = y @ w["gate"]
+        x = x + (gate / (1 + numpy.exp(-gate)) * (y @ w["up"])) @ w["down"]
+    return norm(x) @ head
+
+
+def test_a_step_is_that_of_a_slow_reference():
+    draw, weights = numpy.random.default_rng(3), computer.toy_weights(SMALL, seed=1)
+    x = draw.standard_normal((2, SMALL.hidden), dtype="float32")
+    cache = computer.empty_cache(2, 5, SMALL)
+    for pair in cache:
+        for held in pair:
+            held[:] = draw.standard_normal(held.shape)
+    before = [tuple(held[:, :, :-1].astype(float) for held in pair) for pair in cache]
+    got = computer.decode_step(x, weights, cache, SMALL)
+    for i in range(2):
+        own = [(keys[i], values[i]) for keys, values in before]
+        assert got[i] == pytest.approx(slow_step(x[i].astype(float), weights, own), rel=1e-4, abs=1e-5)
+
+
+def test_the_work_is_the_work_that_is_counted(monkeypatch):
+    done = []
+
+    def counted(a, b):
+        done.append(2 * a.size * b.shape[-1])
+        return a @ b
+
+    monkeypatch.setattr(computer, "_product", counted)
+    computer.decode_step(numpy.ones((4, 24), "float32"), computer.toy_weights(SMALL), computer.empty_cache(4, 9, SMALL), SMALL)
+    assert sum(done) == wl.decode(SMALL, 9, 4, computer.FORMATS).flops
+
+
+def test_the_cache_and_the_weights_are_the_bytes_that_are_counted():
+    layers, head = computer.toy_weights(SMALL)
+    held = sum(matrix.nbytes for layer in layers for matrix in layer.values()) + head.nbytes
+    cache = sum(part[:, :, :-1].nbytes for pair in computer.empty_cache(4, 9, SMALL) for part in pair)
+    moved = wl.decode(SMALL, 9, 4, computer.FORMATS).bytes
+    small = 4 * 24 * (2 * SMALL.layers + 1 + 4) + 4 * 2 * 3 * 2 * 4 * 4  # norms and embedded tokens; new keys and values
+    assert moved == held + cache + small
+
+
+def test_a_prediction_is_the_longer_of_two_times():
+    work = wl.decode(computer.TOY, 128, 64, computer.FORMATS)
+    assert computer.predicted(1e9, 1e15, 64, 128) == work.flops / 1e9
+    assert computer.predicted(1e15, 1e9, 64, 128) == work.bytes / 1e9
+
+
+def test_the_toy_and_its_caches_stay_below_a_gigabyte():
+    weights = 4 * wl.parameters(computer.TOY).total
+    cache = max(8 * batch * (context + 1) * computer.TOY.layers * computer.TOY.kv_heads * 64 for batch, context in computer.CASES)
+    assert weights + cache < 0.9e9 and 4 * 2**26 < weights + cache  # the matrix of the rate is gone by then
+
+
+def test_the_recorded_run_is_of_these_cases_and_lies_where_runs_lie():
+    run = computer.recorded()
+    assert [step[:2] for step in run.steps] == list(computer.CASES)
+    for batch, context, seconds in run.steps:
+        assert 0.2 < computer.predicted(run.peak, run.bandwidth, batch, context) / seconds < 1.05
+
+
+def test_a_measured_run_is_read_back():
+    run = computer.measure([(1, 4), (2, 3)], SMALL)
+    assert computer.read(json.dumps(asdict(run))) == run and [step[:2] for step in run.steps] == [(1, 4), (2, 3)]
+    assert run.peak > 0 < run.bandwidth and run.cores >= 1
+
+
+def test_the_first_sentence_of_the_page_is_that_of_the_recorded_run():
+    run, page = computer.recorded(), (ROOT / "book/predict-this-computer.ipynb").read_text(encoding="utf-8")
+    least = [computer.predicted(run.peak, run.bandwidth, b, n) for b, n, _ in run.steps]
+    over = [seconds / bound for bound, (_, _, seconds) in zip(least, run.steps)]
+    assert f"{1000 * min(least):.2g} to {1000 * max(least):.0f} ms" in page and f"{min(over):.2g} to {max(over):.2g} times" in page
