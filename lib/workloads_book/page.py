@@ -32,16 +32,15 @@ def say(text):
 
 
 def show_explanation(explanation, title="Where this number comes from"):
-    """Show what `workloads.explain` gives, folded: its formula, and lists that unfold level by level.
+    """Show what `workloads.explain` gives: its formula, and folded below it lists that unfold level by level, down to the sources.
 
     Args:
         explanation: of a number.
         title: of the fold.
     """
-    formula = explained.maths(explanation, levels=1).partition("\n")[0]
-    _display(
-        f'<details class="wl-explained"><summary>{escape(title)}</summary>\n\n{formula}\n\n{explained.html(explanation)}\n\n</details>'
-    )
+    _display(explained.maths(explanation, levels=1).partition("\n")[0])
+    folded = f'<details class="wl-explained"><summary>{escape(title)}</summary>{explained.html(explanation)}</details>'
+    _display(title, **{"text/html": folded, "text/markdown": None})
 
 
 def _cell(value):
