@@ -76,6 +76,7 @@ def test_a_page_names_its_sections_and_minutes(path):
     page = content.page(path)
     assert page.metadata["document"] in ("ground", "flop-accounting", "workloads", "beyond")
     assert isinstance(page.metadata["sections"], list) and 1 <= page.minutes <= 60
+    assert ("minutes" in page.metadata) == (path in EXERCISES), "minutes are counted; an exercise names its own"
 
 
 @every(CHAPTERS + EXERCISES)

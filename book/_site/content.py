@@ -199,37 +199,21 @@ class Page:
     def title(self):
         return re.search(r"^# (.*)", self.front, re.MULTILINE)[1]
 
-    @cached_property
-    def words(self):
-        """Goals, what it builds on, exercises, next: as its metadata has them, or as an older page says them in its text."""
-        found = {key: self.metadata[key] for key in WORDS if key in self.metadata}
-        return found if {"goals", "goal"} & found.keys() else _words(self.front, self.markdown) | found
-
     @property
     def minutes(self):
         """Minutes that it takes, as it says them; None for a page that one only looks things up in."""
-        if "goal" in self.words:
+        if "goal" in self.metadata:
             return self.metadata["minutes"]
-        said = re.search(r"^\*(\d+) minutes\.", self.front, re.MULTILINE)
-        return minutes(self.cells) if "goals" in self.metadata else said and int(said[1])
+        return minutes(self.cells) if "goals" in self.metadata else None
 
     def leads(self, key):
         """Names of the pages that a text of its metadata links to."""
-        return links(self.words.get(key, ""), self.path, self.root)
+        return links(self.metadata.get(key, ""), self.path, self.root)
 
     @property
     def links(self):
         """Names of all pages that its text links to."""
         return links(self.markdown, self.path, self.root)
-
-
-def _words(front, text):
-    """Of a page in the older form: what its first and its last lines say."""
-    builds = re.search(r"^\*\d+ minutes\. Builds on (.*?)\.(?: [A-Z]|\*)", front, re.MULTILINE)
-    goal = re.search(r"^\*\d+ minutes\. .* Goal: (.*)\.\*", front, re.MULTILINE)
-    exercises = re.search(r"^\*\*Exercises:\*\* (.*)", text, re.MULTILINE)
-    found = {"builds": builds, "goal": goal, "exercises": exercises, "next": re.search(r"(?s).*\*\*Next:\*\* (.*)", text)}
-    return {key: match[1].strip() for key, match in found.items() if match}
 
 
 READ = {}  # (file, root): its time and size when it was read, and the page

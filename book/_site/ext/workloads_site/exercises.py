@@ -21,8 +21,8 @@ def described(path, root):
     by_hand = sum(grading["points"] for grading in graded if grading["solution"])
     return {
         "title": page.title,
-        "goal": f"{page.words['goal']}.",
-        "builds": list(zip(LINKED.findall(page.words["builds"]), page.leads("builds"), strict=True)),
+        "goal": f"{page.metadata['goal']}.",
+        "builds": list(zip(LINKED.findall(page.metadata["builds"]), page.leads("builds"), strict=True)),
         "document": page.metadata["document"],
         "minutes": page.minutes,
         "sections": page.metadata["sections"],
