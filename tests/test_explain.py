@@ -20,7 +20,7 @@ from workloads.learning.rl import capacity, configuration, phases, price, sample
 from workloads.serving import fluid, latency_metrics, queues
 from workloads.times import roofline, taskgraph
 from workloads_book.calculators import CALCULATORS
-from workloads_book.calculators.how import HEADLINES, headline
+from workloads_book.calculators.how import HEADLINES, headline, headlines, how
 from workloads_book.explained import html, latex, maths
 
 # ------------------------------------------------------------------------------------------------------ reading an explanation
@@ -261,7 +261,7 @@ def test_most_formulas_do_so_on_two_levels_at_least():
 RUNS = {"serving", "audio"}  # a simulation and draws: their numbers come in one step
 
 
-@pytest.mark.parametrize("name, value_name", [(name, value) for name, values in HEADLINES.items() for value in values])
+@pytest.mark.parametrize("name, value_name", [(name, value) for name in HEADLINES for value in headlines(name)])
 def test_a_calculator_explains_what_its_sentence_tells(name, value_name):
     explanation = headline(name, value_name)
     lines = checked(explanation)
@@ -269,8 +269,48 @@ def test_a_calculator_explains_what_its_sentence_tells(name, value_name):
     assert name in RUNS or next(iter(lines)) not in in_steps(lines)
 
 
-def test_every_calculator_has_headlines():
-    assert set(HEADLINES) == set(CALCULATORS)
+CHANGED = {
+    "roofline": {"batch": "64", "accelerator": "B200"},
+    "backlog": {"cards": "1"},
+    "serving": {"max_num_seqs": "32"},
+    "rl-step": {"completion": "8k", "model": "Llama-3.1-8B", "epochs": "2"},
+    "rl-cycle": {"retained": "0.25"},
+    "throughput": {"batch": "32"},
+    "roofline-check": {"completion": "512"},
+    "step-by-length": {"lengths": "1k 2k 3k"},
+    "token-prices": {"dollars_per_gpu_hour": "3"},
+    "task": {"stages": "a 1\nb 4 a\ncompile 2 a\nplan 1 b compile\nsearch 1"},
+    "success": {"new_cost": "1.5", "share": "0.1"},
+    "audio": {"buffer": "60"},
+    "training": {"trained": "LoRA on attention"},
+    "scaling": {"law": "chinchilla-printed"},
+}  # as a reader writes them into the fields
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_how_follows_the_inputs_that_a_reader_sets(name):
+    """The page asks for names, then for one value after the other: each ends in the digits of the result for these inputs."""
+    given_ = CHANGED[name]
+    values = CALCULATORS[name](**given_)["values"]
+    names = how(name, given_)["values"]
+    assert names and values != CALCULATORS[name]()["values"]
+    value = names[0]
+    explanation = headline(name, value, given_)
+    first, *_ = checked(explanation)
+    assert explanation.value == pytest.approx(float(values[value]), rel=1e-12)
+    told = re.sub("<[^>]*>", "", how(name, given_, value)["html"])
+    assert told.startswith(f"{first} = ") and reads_as(float(values[value]), explanation.lines[0][4])
+
+
+def test_every_calculator_has_headlines_also_where_the_reader_sets_inputs():
+    assert set(HEADLINES) == set(CALCULATORS) == set(CHANGED)
+    assert headlines("rl-step", CHANGED["rl-step"])[0] == "yours: step_seconds" not in headlines("rl-step")
+
+
+def test_how_says_what_is_wrong_with_an_input_in_the_words_of_the_form():
+    wrong = {"mfu": "1.5"}
+    assert how("rl-step", wrong) == {"error": CALCULATORS["rl-step"].answer(wrong)["error"]} == how("rl-step", wrong, "yours: step_seconds")
+    assert how("success", {}, "nothing") == {"html": ""}
 
 
 def test_a_value_that_a_calculator_does_not_have_is_refused():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import date
 from statistics import median
 
 import pytest
@@ -169,3 +170,33 @@ def test_sources_name_repository_commit_and_licence():
     named = {row["source"].partition(":")[0] for row in score.table("measured_sources")}
     assert {row_id.rpartition("-")[0].replace("nemo_rl", "nemo_rl_v04") for row_id in ROWS} == named
     assert all(row["repository"] and len(row["commit"]) == 8 and row["licence"] for row in score.table("measured_sources"))
+
+
+def test_forecasts_are_what_the_tables_give_and_of_systems_that_are_not_in_them():
+    known = {(row["kind"], row["model"], row["hardware"]) for row in ROWS.values()}
+    forecasts = score.table("forecasts")
+    assert len(forecasts) >= 6 and {row["kind"] for row in forecasts} >= {"train", "lora", "decode", "offline"}
+    for row in forecasts:
+        assert date.fromisoformat(row["date"]) and (row["kind"], row["model"], row["hardware"]) not in known
+        *ends, publishers = score.forecast(row)
+        assert [float(row[end]) for end in ("low", "middle", "high")] == [pytest.approx(end, rel=5e-3) for end in ends]
+        assert int(row["publishers"]) == publishers and ends == sorted(ends)
+        assert (row["measured"] == "-") == (row["source"] == "-")  # a result names where it is printed
+
+
+def test_a_forecast_by_hand():
+    """8 billion weights in int4 at the bandwidth of the card, times the shares that other cards reach."""
+    row = next(row for row in score.table("forecasts") if row["hardware"] == "RTX 4090")
+    shape, band = wl.model("Llama-3.1-8B"), score.bands()["decode, 4 bits or fewer, dense, one chip"]
+    work = wl.decode(shape, 512 + 127 / 2, 1, wl.Formats(weights=0.5, cache=2))
+    rate = score.accelerator("RTX 4090").bandwidth / work.bytes
+    assert score.forecast(row) == (*(pytest.approx(share * rate) for share in (band.low, band.middle, band.high)), band.publishers)
+
+
+def test_a_forecast_of_a_time_is_the_inverse_of_one_of_a_rate():
+    row = next(row for row in score.table("forecasts") if row["kind"] == "decode")
+    rates, times = score.forecast(row)[:3], score.forecast({**row, "unit": "s/step"})[:3]
+    assert [1 / time for time in reversed(times)] == [pytest.approx(rate / int(row["batch"])) for rate in rates]
+    unknown = {**row, "kind": "static", "model": "Llama-3.1-8B", "hardware": "RTX 4090", "precision": "int4"}
+    with pytest.raises(Unscored, match="nobody has measured"):
+        score.forecast({**unknown, "count": "1", "batch": "1"})

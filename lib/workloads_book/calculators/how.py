@@ -3,13 +3,20 @@
 from workloads import explain
 from workloads.checks import one_of
 
+from .. import explained
 from .forms import CALCULATORS
 
 HEADLINES = {
     "roofline": ("ttft_seconds", "interval_seconds", "tokens_per_second", "fit"),
     "backlog": ("peak_steps", "fit"),
     "serving": ("request_p95", "ttft_p95"),
-    "rl-step": ("corrected: step_seconds", "corrected: rollout_share", "as printed: step_seconds"),
+    "rl-step": (
+        "yours: step_seconds",
+        "yours: rollout_share",
+        "corrected: step_seconds",
+        "corrected: rollout_share",
+        "as printed: step_seconds",
+    ),
     "rl-cycle": ("generated", "round_seconds"),
     "throughput": ("decode_rate", "training_rate", "fit"),
     "roofline-check": ("intensity", "ridge", "held_share"),
@@ -21,6 +28,25 @@ HEADLINES = {
     "training": ("held_bytes", "update_flops", "compute_seconds"),
     "scaling": ("optimal_parameters", "optimal_tokens", "loss"),
 }  # of each calculator, values that its sentence tells
+
+
+def headlines(name, given=None):
+    """Names of the values that the sentence tells for the inputs given, those of HEADLINES that this result holds.
+
+    A value of one length, where the reader asks for other lengths, stands for the one that the sentence is about, the middle one.
+
+    Args:
+        name: of the calculator.
+        given: {name of input: value}.
+
+    Example:
+        >>> headlines("step-by-length", {"lengths": "1k 2k 3k"})
+        ['rollout_seconds: 2000', 'training_seconds: 2000', 'rollout_share: 2000']
+    """
+    values = CALCULATORS[one_of(name, "name", tuple(CALCULATORS))](**(given or {}))["values"]
+    kept = lambda wanted: [n for n in values if n == wanted] or [n for n in values if n.startswith(f"{wanted.partition(': ')[0]}: ")]
+    found = [same[len(same) // 2] for same in map(kept, HEADLINES[name]) if same]
+    return [n for n in found if values[n] is not None]
 
 
 def headline(name, value, given=None):
@@ -41,3 +67,32 @@ def headline(name, value, given=None):
     calculator = CALCULATORS[one_of(name, "name", tuple(CALCULATORS))]
     values = lambda **inputs: calculator.function(**inputs)["values"]
     return explain(lambda **inputs: (v := values(**inputs))[one_of(value, "value", tuple(v))], **calculator.read(given or {}))
+
+
+def how(name, given, value=""):
+    """What a page asks when the reader unfolds "How?": first for the names of the values told, then for each of them.
+
+    Args:
+        name: of the calculator.
+        given: {name of input: text or value}.
+        value: one of `headlines`, or nothing.
+
+    Returns:
+        {"values": names}, {"html": lists that unfold; nothing for a value that comes from no input}, or {"error": text}.
+
+    Example:
+        >>> how("success", {"share": "0.1"})
+        {'values': ['old: independent', 'new: independent', 'average_dollars']}
+        >>> how("success", {"share": "two"})["error"][:40]
+        'Share of calls that are unclear must be '
+    """
+    try:
+        CALCULATORS[name].read(given)
+        if not value:
+            return {"values": headlines(name, given)}
+    except ValueError as error:
+        return {"error": CALCULATORS[name].labelled(str(error))}
+    try:
+        return {"html": explained.html(headline(name, value, given), opened=0)}
+    except ValueError:  # a value that no input decides, such as a count of 0
+        return {"html": ""}

@@ -21,10 +21,9 @@ from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from workloads_book import explained
 from workloads_book.calculators import CALCULATORS
 from workloads_book.calculators.forms import text_of
-from workloads_book.calculators.how import HEADLINES, headline
+from workloads_book.calculators.how import headlines, how
 
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
@@ -42,7 +41,7 @@ def live():
 
 def library_files():
     """What the calculators need of the book's packages, by name in the archive: modules and tables of facts; no ledger, no answers."""
-    paths = [library.modules()[name] for name in library.with_imports("workloads_book.calculators")]
+    paths = [library.modules()[name] for name in library.with_imports("workloads_book.calculators", "workloads_book.calculators.how")]
     paths += [*library.LIB.glob("workloads/facts/data/*.t*"), library.LIB / "workloads_book/data/bands.tsv"]
     return {path.relative_to(library.LIB).as_posix(): path for path in sorted(paths)}
 
@@ -111,12 +110,13 @@ def _groups(calculator, values, uid):
 
 @cache
 def _lists(name, inputs):
-    return "".join(explained.html(headline(name, value, dict(inputs)), opened=0) for value in HEADLINES[name])
+    return "".join(how(name, dict(inputs), value)["html"] for value in headlines(name, dict(inputs)))
 
 
 def _how(name, values):
-    """Where the headline numbers of the inputs drawn come from, folded; the script takes it away once an input changes."""
-    return f'<details class="wl-code wl-explained"><summary>How?</summary>{_lists(name, tuple(values.items()))}</details>'
+    """Where the headline numbers of the inputs drawn come from, folded; after a change of input the script asks anew, once unfolded."""
+    lists = f'<div class="wl-lists" aria-live="polite">{_lists(name, tuple(values.items()))}</div>'
+    return f'<details class="wl-code wl-explained"><summary>How?</summary>{lists}</details>'
 
 
 def form(name, given=None):

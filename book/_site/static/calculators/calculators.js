@@ -6,7 +6,7 @@
 
   let worker, asked = 0;
   const waiting = new Map();
-  function ask(name, inputs, version) {
+  function ask(name, inputs, version, how) {
     if (!worker) {
       const started = worker = new Worker(new URL(`worker.mjs?v=${version}`, here), { type: "module" });
       const fail = (text) => {                                // the next change starts anew
@@ -17,7 +17,7 @@
       worker.onmessage = ({ data }) => { if (data.failed) return fail(data.failed); waiting.get(data.id)?.(data); waiting.delete(data.id); };
       worker.onerror = (event) => fail(event.message || "the worker could not be loaded");
     }
-    return new Promise((done) => { waiting.set(++asked, done); worker.postMessage({ id: asked, name, inputs }); });
+    return new Promise((done) => { waiting.set(++asked, done); worker.postMessage({ id: asked, name, inputs, how }); });
   }
 
   const fields = (form) => [...form.querySelectorAll("[name]")];
@@ -64,16 +64,33 @@
   for (const form of forms) {
     const part = (selector) => form.querySelector(selector);
     const text = part(".wl-text"), note = part(".wl-note");
-    let busy = false, again = false;
+    const how = part(".wl-explained"), lists = part(".wl-lists");
+    const given = () => Object.fromEntries(fields(form).map((f) => [f.name, read(f)]));
+    let busy = false, again = false, changes = 0;
 
+    async function explain() {                                // value by value, so that a change of input need not wait for all
+      const inputs = given(), now = changes, question = (value) => ask(form.dataset.name, inputs, form.dataset.version, value);
+      const wait = document.createElement("p");
+      wait.textContent = "Writing it down …";
+      lists.replaceChildren(wait);
+      const { answer, failed } = await question("");
+      for (const value of answer?.values ?? []) {
+        if (now != changes) return;
+        const { answer: found } = await question(value);
+        if (now == changes) wait.insertAdjacentHTML("beforebegin", found?.html ?? "");
+      }
+      if (now != changes) return;
+      if (lists.children.length > 1) wait.remove();
+      else wait.textContent = failed ? `Python did not run here: ${failed}` : `No result: ${answer.error ?? "no input decides it"}.`;
+    }
     async function update() {
       keepInAddress(form);
-      part(".wl-explained")?.remove();                        // it explains the result drawn
+      changes++; how.open = false; lists.replaceChildren();   // it explained the inputs before
       if (busy) { again = true; return; }
       busy = true;
       if (!worker) { note.textContent = "Starting Python in this page (8 MB, once) …"; form.setAttribute("aria-busy", "true"); }
       const begin = performance.now();
-      const inputs = Object.fromEntries(fields(form).map((f) => [f.name, read(f)]));
+      const inputs = given();
       const { answer, failed } = await ask(form.dataset.name, inputs, form.dataset.version);
       busy = false;
       if (again) { again = false; update(); return; }
@@ -109,6 +126,7 @@
       setTimeout(() => { button.textContent = before; }, 1500);
     }
 
+    how.addEventListener("toggle", () => { if (how.open && !lists.children.length) explain(); });
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", (event) => {
       if (event.target.dataset.stops) slide(event.target); else follow(form);

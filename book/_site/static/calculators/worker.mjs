@@ -1,4 +1,4 @@
-// Runs the book's library: {id, name, inputs} in, {id, answer} or {id, failed} out. Started by calculators.js on the first input.
+// Runs the book's library: {id, name, inputs, how} in, {id, answer} or {id, failed} out; how: a value to explain, "" for their names. Started by calculators.js on the first input.
 import { loadPyodide } from "../../lite/static/pyodide/pyodide.mjs";
 
 // Pyodide waits for ever where one of its files does not come or is damaged, and may say so to the console alone: so what it asks for is watched.
@@ -21,13 +21,18 @@ const ready = (async () => {
 import json, sys
 sys.path.insert(0, "/library")
 from workloads_book import calculators
-lambda name, inputs: json.dumps(calculators.answer(name, json.loads(inputs)), allow_nan=False)`);
+def call(name, inputs, how=None):
+    if how is None:
+        return json.dumps(calculators.answer(name, json.loads(inputs)), allow_nan=False)
+    from workloads_book.calculators.how import how as explained
+    return json.dumps(explained(name, json.loads(inputs), how))
+call`);
 })();
 
-onmessage = async ({ data: { id, name, inputs } }) => {
+onmessage = async ({ data: { id, name, inputs, how } }) => {
   try {
     const call = await Promise.race([ready, broken]);
-    postMessage({ id, answer: JSON.parse(call(name, JSON.stringify(inputs))) });
+    postMessage({ id, answer: JSON.parse(call(name, JSON.stringify(inputs), how)) });
   } catch (error) {
     postMessage({ id, failed: String(error.message ?? error).trim().split("\n").pop() });
   }
