@@ -368,7 +368,7 @@ def test_events_grow_in_proportion_to_the_requests():
         (load_of((math.nan, 8, 8)), r"arrival \(s\)"),
         (load_of((math.inf, 8, 8)), r"arrival \(s\)"),
         (load_of((0, 10_000, 241)), r"new \+ output \(tokens\) must be at most the engine's max_model_len 10240, got 10241"),
-        (load_of((0, 100, 62)), r"fit the pool of 10 blocks of 16, got 161"),
+        (load_of((0, 100, 62)), r"fit the pool of 10 blocks of 16, needs 11, got 161"),
         ([Arrival(0, Request(8, 8, past=8))], r"past \(tokens\) must be 0"),
     ],
 )

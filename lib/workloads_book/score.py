@@ -22,7 +22,7 @@ import workloads as wl
 from workloads.counts import flops, memory
 from workloads.facts.accelerators import Accelerator
 from workloads.facts.models import Layer, Model, Plain
-from workloads.units import number
+from workloads.units import number, quantity
 
 from . import bands as table_of_bands
 from .bands import LEAST_PUBLISHERS, Band, class_of
@@ -201,9 +201,11 @@ def _seconds(work, card, chips, format):
 
 def _room(shape, card, chips, weight, cache, tokens):
     """Sequences whose cache fits beside the weights in pooled memory."""
-    fit = memory.sequences_that_fit(card.memory_bytes * chips, memory.weight_bytes(shape, weight), memory.kv_bytes(shape, tokens, 1, cache))
+    room, weights, one = card.memory_bytes * chips, memory.weight_bytes(shape, weight), memory.kv_bytes(shape, tokens, 1, cache)
+    fit = memory.sequences_that_fit(room, weights, one)
     if not fit:
-        raise Unscored(f"{shape.name} with one sequence of {tokens} tokens does not fit {chips} x {card.name}")
+        needs = f"needs {quantity(weights, 'B')} of weights + {quantity(one, 'B')} of cache, has {quantity(room, 'B')}"
+        raise Unscored(f"{shape.name} with one sequence of {tokens} tokens does not fit {chips} x {card.name}: {needs}")
     return fit
 
 

@@ -175,7 +175,7 @@ def _rows(load, engine):
         if tokens > engine.max_model_len:
             raise ValueError(f"new + output (tokens) must be at most the engine's max_model_len {engine.max_model_len}, got {tokens!r}")
         if engine.blocks_of(tokens - 1) > engine.blocks:
-            pool = f"{engine.blocks} blocks of {engine.block_size}"
+            pool = f"{engine.blocks} blocks of {engine.block_size}, needs {engine.blocks_of(tokens - 1)}"
             raise ValueError(f"new + output - 1 (tokens) must fit the pool of {pool}, got {tokens - 1!r}")
     return load, [_Row(i, a) for i, a in enumerate(load)]
 

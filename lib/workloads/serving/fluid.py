@@ -86,8 +86,8 @@ def _refuse_what_does_not_fit(model, machine, tokens, formats):
             f"{weights:,} B of weights: split over accelerators, a copy takes at least {least}"
         )
     raise ValueError(
-        f"batch x past (sequences x tokens) must leave a cache of at most {room - weights:,} B, what the weights of {model.name} "
-        f"leave of the memory {have}, {room:,} B: {(room - weights) // entry:,} tokens, got {most:,} B"
+        f"batch x past (sequences x tokens) must leave a cache of at most {room - weights:,} B, what the weights of {model.name}, "
+        f"{weights:,} B, leave of the memory {have}, {room:,} B: {(room - weights) // entry:,} tokens, got {most:,} B"
     )
 
 

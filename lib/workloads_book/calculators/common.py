@@ -79,8 +79,9 @@ def must_fit(m, card, tokens, batch=1, share=1, batch_name="batch"):
     if fit >= batch:
         return
     there = (
-        f"the weights of {m.name} take {quantity(weights, 'B')}, a sequence of {number(tokens)} tokens {quantity(one, 'B')}, and "
-        f"{quantity(room, 'B')} may be used. {would_fit(m, card, tokens, batch, share)}"
+        f"it needs {quantity(weights, 'B')} of weights + {quantity(batch * one, 'B')} of cache for {number(batch)} "
+        f"sequence{'s' * (batch > 1)} of {number(tokens)} tokens, and has {quantity(room, 'B')} that may be used. "
+        f"{would_fit(m, card, tokens, batch, share)}"
     )
     rule = f"{batch_name} (sequences) must be at most {number(fit)} on" if fit else "model must fit"
     raise ValueError(f"{rule} one {card.name}, got {number(batch) if fit else m.name}: {there.removesuffix('.')}")

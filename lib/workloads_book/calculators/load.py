@@ -106,18 +106,16 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
 
 
 def _what_does_not_fit(model, machine, batch, fit, weights, sequence, room):
-    if weights > room:
-        return f"{model} does not fit {machine}: its weights alone take {quantity(weights, 'B')}."
-    beside = f"beside the weights ({quantity(weights, 'B')}) on {machine}"
-    if not fit:
-        return f"Not even one sequence of {quantity(sequence, 'B')} fits {beside}."
-    return f"{number(batch)} sequences of {quantity(sequence, 'B')} do not fit {beside}: {number(fit)} would."
+    many = f"{number(batch)} sequences" if batch > 1 else "a sequence"
+    needs = f"needs {quantity(weights, 'B')} of weights + {quantity(batch * sequence, 'B')} of cache for {many}, has {quantity(room, 'B')}"
+    fewer = "; the weights alone do not fit" if weights > room else f"; {number(fit)} would fit" if batch > 1 else ""
+    return f"{model} does not fit {machine}: it {needs}{fewer}."
 
 
 def _server_verdicts(values, points, batch, copies, machine, room):
     weights, fit = values["weight_bytes"], values["fit"]
     if weights > room:
-        yield False, f"The weights alone, {quantity(weights, 'B')}, do not fit {machine}."
+        yield False, f"The weights alone, {quantity(weights, 'B')}, do not fit {machine}, {quantity(room, 'B')}."
     else:
         yield (
             fit >= batch,

@@ -81,7 +81,7 @@ def must_hold(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
         )
     tokens = step.rollout.prompt_tokens + step.rollout.longest
     there = (
-        f"a GPU would need {quantity(step.resident_bytes, 'B')} for the weights and "
+        f"a GPU needs {quantity(step.resident_bytes, 'B')} for the weights + "
         f"{quantity(step.sequence_bytes / gpus_per_copy, 'B')} for a sequence of {number(tokens)} tokens, and has "
         f"{quantity(step.gpu.memory_bytes, 'B')}"
     )

@@ -176,9 +176,9 @@ def _must_hold_batch(step, build, batch, gpus):
     wider = next((n for n in range(g + 1, gpus + 1) if gpus % n == 0 and capacity.sequences_per_copy(build(n, gpus)) >= batch), None)
     way = f"gpus_per_copy {number(wider)} would hold it" if wider else "shorter answers or more memory would hold it"
     raise ValueError(
-        f"batch (sequences) must be at most {number(fit)}, got {number(batch)}: a copy of the weights takes "
-        f"{quantity(g * step.resident_bytes, 'B')} of {quantity(g * step.gpu.memory_bytes, 'B')}, a sequence "
-        f"{quantity(step.sequence_bytes, 'B')}; {way}"
+        f"batch (sequences) must be at most {number(fit)}, got {number(batch)}: a copy needs {quantity(g * step.resident_bytes, 'B')} for "
+        f"the weights + {quantity(batch * step.sequence_bytes, 'B')} of cache, {quantity(step.sequence_bytes, 'B')} for each sequence, and "
+        f"has {quantity(g * step.gpu.memory_bytes, 'B')}; {way}"
     )
 
 
