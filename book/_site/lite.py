@@ -8,7 +8,9 @@ If npm or the package index does not deliver, this says so, and the book is buil
 """
 
 import ast
+import base64
 import hashlib
+import html
 import json
 import os
 import re
@@ -194,6 +196,7 @@ def imports(text):
     return "\n".join(ast.unparse(n) for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Import, ast.ImportFrom)))
 
 
+KEPT = "kept-figure"  # tag of a cell that shows a figure as the book has it
 LOADERS = "library", "deferred"  # of `workloads.numeric`
 
 
@@ -231,6 +234,20 @@ def joined(output):
             output["data"][kind] = "".join(data)
 
 
+def kept_figures(cell):
+    """The figures of a cell as cells of text before it: running the cell, which without Matplotlib draws none, takes none away."""
+    found = []
+    for output in [output for output in cell["outputs"] if "image/svg+xml" in output.get("data", {})]:
+        svg = output["data"]["image/svg+xml"]
+        said = re.search(r"<title>(.*?)</title>", svg, re.DOTALL)
+        alt = html.unescape(said[1]).replace("[", "(").replace("]", ")") if said else "figure"
+        image = f"![{' '.join(alt.split())}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+        name = f"{cell.get('id', 'cell')}-figure-{len(found) + 1}"
+        found.append({"cell_type": "markdown", "id": name[-64:], "metadata": {"tags": [KEPT]}, "source": image})
+        cell["outputs"].remove(output)
+    return found
+
+
 def live(nb, place):
     """A notebook for the browser's kernel.
 
@@ -258,10 +275,13 @@ def live(nb, place):
             "outputs_hidden": "hide-output" in tags,
         }
         cell["metadata"] |= {"trusted": True} | ({"jupyter": {k: v for k, v in folds.items() if v}} if any(folds.values()) else {})
-    if any("@figure" in content.source(c) for c in code) and place == HOST:
+    kept = {id(cell): kept_figures(cell) for cell in code} if place == HOST else {}
+    if any(kept.values()):
         code[0]["source"] = (
-            f"# import matplotlib      # with this line the figures are drawn here, too: {HOST} serves it\n{content.source(code[0])}"
+            f"# import matplotlib      # with this line the figures are drawn anew: {HOST} serves it, some megabytes\n"
+            f"{content.source(code[0])}"
         )
+    cells = [part for cell in cells for part in (*kept.get(id(cell), ()), cell)]
     nb["metadata"]["kernelspec"] = {"display_name": "Python (Pyodide)", "language": "python", "name": "python"}
     return {**nb, "cells": cells}
 
@@ -334,6 +354,12 @@ def inputs(folder):
     return {"site": digest.hexdigest()} | {p.relative_to(ROOT).as_posix(): sha256(p.read_bytes()) for p in sources()}
 
 
+def lead_back(page):
+    """Put a way back to the book into the page that shows a live notebook, and how a cell is run."""
+    text = page.read_text(encoding="utf8")
+    page.write_text(text.replace("</body>", f"{(SITE / 'lite_back.html').read_text(encoding='utf8')}</body>"), encoding="utf8")
+
+
 def build(folder=None):
     """Write _build/lite/site anew."""
     shutil.rmtree(WORK, ignore_errors=True)
@@ -352,6 +378,7 @@ def build(folder=None):
     )
     if done.returncode:
         raise SystemExit(done.stdout)
+    lead_back(WORK / "site/notebooks/index.html")
     target = WORK / "site/static/pyodide"
     target.parent.mkdir(exist_ok=True)
     (WORK / "python").rename(target)

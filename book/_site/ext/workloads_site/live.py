@@ -12,28 +12,31 @@ def built(app):
     return folder if (folder / "notebooks/index.html").exists() else None
 
 
+def megabytes(folder):
+    """What a browser loads at most before the first cell runs: Python and its packages, and the pages around a notebook."""
+    return sum(path.stat().st_size for part in ("static/pyodide", "build") for path in (folder / part).rglob("*") if path.is_file()) / 1e6
+
+
 def note_built(app, config):
-    config.wl_live = built(app) is not None
+    folder = built(app)
+    config.wl_live = megabytes(folder) if folder else 0
 
 
-def address(docname, notebook):
-    """Where a page's button leads: to its notebook, or to the list of all notebooks."""
-    return f"lite/notebooks/index.html?path={docname}.ipynb" if notebook else "lite/tree/index.html"
+def address(docname):
+    """Where a page's button leads: to its notebook."""
+    return f"lite/notebooks/index.html?path={docname}.ipynb"
 
 
 def add_button(app, pagename, templatename, context, doctree):
-    if not app.config.wl_live or not context.get("page_source_suffix"):
+    if not app.config.wl_live or context.get("page_source_suffix") != ".ipynb":
         return
-    notebook = context["page_source_suffix"] == ".ipynb"
-    tip = "Run this page in the browser" if notebook else "Notebooks to run in the browser"
-    if notebook and pagename.startswith("exercises/"):
-        tip = "Solve this exercise in the browser"
+    tip = "Solve this exercise" if pagename.startswith("exercises/") else "Run this page"
     context.setdefault("header_buttons", []).insert(
         0,
         {
             "type": "link",
-            "url": "../" * pagename.count("/") + address(pagename, notebook),
-            "tooltip": tip,
+            "url": "../" * pagename.count("/") + address(pagename),
+            "tooltip": f"{tip} in the browser (loads Python, {app.config.wl_live:.0f} MB the first time)",
             "icon": "fas fa-play",
             "label": "wl-run",
         },
@@ -76,7 +79,7 @@ def put_beside(app, exception):
 
 
 def setup(app):
-    app.add_config_value("wl_live", False, "html")
+    app.add_config_value("wl_live", 0, "html", (int, float))
     app.add_js_file(None, body=ON_DISK)
     app.connect("config-inited", note_built)
     app.connect("html-page-context", add_button, priority=850)
