@@ -1,15 +1,22 @@
 """The Sphinx extension of the book: maths, figures, markers; and the build refuses what it must refuse."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 from conftest import ROOT
+from docutils import nodes
+from docutils.utils import new_document
+from pybtex.database import Entry, Person
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
-from workloads_site import cells, figures, maths
+from workloads_site import cells, citing, figures, front, maths, publishing
+
+from workloads_book import ledger
 
 needs_katex = pytest.mark.skipif(not maths.KATEX.is_dir(), reason="KaTeX is not installed: run `make book`")
 
@@ -90,6 +97,102 @@ def test_figure_takes_the_colours_of_the_page_and_unique_ids():
     assert 'viewBox="0 0 432 252"' in svg and " width=" not in svg and " height=" not in svg
     for gone in ("<style", "metadata", "<title", "unused", "xlink", "DOCTYPE"):
         assert gone not in svg
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize(("theme", "paper"), [("html {", "#ffffff"), ('html[data-theme="dark"] {', "#14181e")])
+def test_the_colours_of_figures_can_be_read_as_text_in_both_themes(theme, paper):
+    """Every data colour has a shade a theme with a contrast of at least 4.5 to 1 on its paper; every one of the style has such a shade."""
+    css = (ROOT / "book/_site/static/workloads.css").read_text(encoding="utf-8")
+    line = next(line for line in css.splitlines() if line.startswith(theme) and "--wl-blue" in line)
+    shades = dict(re.findall(r"(--wl-\w+): (#\w{6})", line))
+    for name, shade in shades.items():
+        bright, dim = sorted((luminance(shade), luminance(paper)), reverse=True)
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5, name
+    style = (ROOT / "lib/workloads_book/book.mplstyle").read_text(encoding="utf-8")
+    cycle = re.findall(r"'(\w{6})'", style[style.index("cycler(") :].splitlines()[0])
+    assert {figures.COLOURS[f"#{colour}"] for colour in cycle} == {f"var({name})" for name in shades}
+
+
+def test_the_text_of_a_figure_is_at_least_eleven_pixels_high_on_a_phone():
+    for inches in (3, 4.8, 6, 9):
+        text, least = figures.on_a_phone(72 * inches)
+        assert text * max(figures.PHONE, least) / (72 * inches) >= 11
+    assert figures.on_a_phone(72 * 4.8)[1] <= figures.PHONE, "a figure of the usual size fits without scrolling"
+
+
+def cell(*outputs):
+    made = nodes.container(nb_element="cell_code", hide_mode="input", cell_metadata={}, prompt_show="", prompt_hide="")
+    made += nodes.container(nb_element="cell_code_source")
+    shown = nodes.container(nb_element="cell_code_output")
+    shown += outputs
+    made += shown
+    return made
+
+
+def test_folded_code_says_what_it_makes():
+    figure, page = (lambda: nodes.container(classes=["wl-figure-box"])), new_document("page")
+    page += [cell(), cell(figure()), cell(nodes.table()), cell(figure(), figure(), nodes.table())]
+    app = SimpleNamespace(config=SimpleNamespace(nb_cell_metadata_key="mystnb"))
+    cells.name_folded_code(app, page)
+    assert [c["prompt_show"] for c in page.children] == [
+        "Show the code",
+        "Show the code of the figure",
+        "Show the code of the table",
+        "Show the code of the figures and the table",
+    ]
+
+
+def test_names_of_models_stay_in_one_piece():
+    page = new_document("page")
+    page += nodes.paragraph("", "", nodes.Text("Qwen3-30B-A3B on an H100 SXM, and "), nodes.literal("", "Qwen3-8B"))
+    page += nodes.paragraph("", "A two-way street, Llama-3.1-8B.")
+    cells.keep_names(None, page)
+    assert [n.astext() for n in page.findall(nodes.inline)] == ["Qwen3-30B-A3B", "H100 SXM", "Llama-3.1-8B"]
+    assert page.astext() == "Qwen3-30B-A3B on an H100 SXM, and Qwen3-8B\n\nA two-way street, Llama-3.1-8B."
+
+
+def test_works_that_would_be_cited_alike_get_letters():
+    entries = [
+        Entry("misc", {"title": title, "year": year}, {"author": [Person(last=name)]})
+        for title, year, name in (("B", "2025", "Lab"), ("A", "2025", "Lab"), ("C", "2025", "Other"), ("D", "2024", "Lab"))
+    ]
+    for _ in range(2):  # a second time changes nothing
+        citing.tell_apart(entries)
+        assert [e.fields["year"] for e in entries] == ["2025b", "2025a", "2025", "2024"]
+
+
+def test_a_page_says_what_it_is_about():
+    page = {"title": "T", "lead": "", "parts": [["T", "t", "First sentence. " + "word " * 60, ""]]}
+    said = publishing.described(page)
+    assert said.startswith("First sentence. word") and len(said) <= publishing.LONGEST + 2
+    assert publishing.described(page | {"lead": 'What is "x"? 42.'}) == 'What is "x"? 42.'
+    alone = publishing.tags("T", 'a "b"', "S", "", "")
+    named = publishing.tags("T", "d", "S", "https://a.example.org/t.html", "https://a.example.org/p.png")
+    assert 'content="a &quot;b&quot;"' in alone and "og:url" not in alone and "og:image" not in alone
+    assert "og:url" in named and "og:image" in named and "summary_large_image" in named
+
+
+def test_the_reference_to_the_book_follows_its_citation_file(tmp_path):
+    (tmp_path / "CITATION.cff").write_text(
+        "title: T\nauthors:\n  - given-names: Ada\n    family-names: Example\nversion: 1.0\ndate-released: 2026-01-02\n"
+    )
+    said = front.citation(tmp_path)
+    assert said["sentence"] == "Ada Example: T. Version 1.0, 2 January 2026."
+    assert "year = {2026}" in said["bibtex"] and "url" not in said["bibtex"]
+
+
+def test_the_landing_page_counts_what_is_there():
+    found = front.amounts()
+    assert found["rows"] == len(ledger.rows()) and found["pages"] > 40
+    assert found["exercises"] == len(list((ROOT / "exercises").glob("*/*.ipynb"))) and found["calculators"] >= 14
+    picture = front.picture()
+    assert "20%" in picture and 'role="img"' in picture
 
 
 def test_solution_markers_do_not_show():

@@ -64,13 +64,16 @@ def code():
 
 def dress():
     """Digest of what every page shows or holds besides its own text: styles, scripts, the extension, the order of the pages."""
-    parts = [SITE / name for name in ("ext", "static", "templates", "calculators.toml", "content.py")]
-    return _digest((p, p.read_bytes()) for p in files(*parts, ROOT / "_config.yml", ROOT / "_toc.yml", *SITE.glob("node_modules/.ok")))
+    parts = [SITE / name for name in ("ext", "static", "templates", "calculators.toml", "content.py", "search.toml", "lost.html")]
+    return _digest(
+        (p, p.read_bytes())
+        for p in files(*parts, ROOT / "_config.yml", ROOT / "_toc.yml", ROOT / "CITATION.cff", *SITE.glob("node_modules/.ok"))
+    )
 
 
 def state():
     """Digest of name, size and time of all that the site is made of."""
-    single = *ROOT.glob("_*.yml"), ROOT / "constraints.txt", *SITE.glob("node_modules/.ok")
+    single = *ROOT.glob("_*.yml"), ROOT / "constraints.txt", ROOT / "CITATION.cff", *SITE.glob("node_modules/.ok")
     sources = files(ROOT / "book", ROOT / "exercises", LIBRARY, *single)
     looked = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in sources if MADE not in p.parents]
     return hashlib.sha256(repr((looked, os.environ.get("PYODIDE"), sys.version_info[:3])).encode()).hexdigest()

@@ -42,7 +42,7 @@
     try { const before = sessionStorage.getItem(key); if (before) locked(before); } catch { /* not kept */ }
   });
 
-  const root = document.documentElement, button = document.querySelector(".wl-code-button, [data-wl-code]");
+  const root = document.documentElement, button = document.querySelector(".btn-wl-code-button");
   const set = hidden => {
     root.classList.toggle("wl-no-code", hidden);
     button?.setAttribute("aria-pressed", String(hidden));

@@ -43,9 +43,9 @@ def number_no_figures(app, config):
 
 
 def tidy_page(app, pagename, templatename, context, doctree):
-    """Leave out thebe (live cells through a remote service; its inline script also raises an error), repeated inline scripts, and
-    the files of sphinx-design on pages without its cards, grids and tabs."""
-    unused = ["thebe"] + ["sphinx-design", "design-tabs"] * ('class="sd-' not in context.get("body", ""))
+    """Leave out thebe (live cells through a remote service; its inline script also raises an error), the marking of words that another
+    search found, repeated inline scripts, and the files of sphinx-design on pages without its cards, grids and tabs."""
+    unused = ["thebe", "sphinx_highlight"] + ["sphinx-design", "design-tabs"] * ('class="sd-' not in context.get("body", ""))
     seen, keep = set(), []
     for script in context.get("script_files", []):
         body = getattr(script, "attributes", {}).get("body") or ""

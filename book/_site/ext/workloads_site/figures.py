@@ -8,13 +8,35 @@ from docutils import nodes
 from sphinx.util import logging
 
 log = logging.getLogger(__name__)
-COLOURS = {"#1f2933": "currentColor", "#9aa5b1": "var(--wl-grid)", "#ffffff": "var(--wl-paper)"}  # ink, grid, paper of the figure style
+COLOURS = {  # of the figure style: ink, grid, paper, and those of the data, which have a shade for each theme (workloads.css)
+    "#1f2933": "currentColor",
+    "#9aa5b1": "var(--wl-grid)",
+    "#ffffff": "var(--wl-paper)",
+    "#0b6fb8": "var(--wl-blue)",
+    "#c8590a": "var(--wl-orange)",
+    "#0a8f6b": "var(--wl-green)",
+    "#b5578f": "var(--wl-pink)",
+    "#a07800": "var(--wl-gold)",
+    "#6b7785": "var(--wl-grey)",
+}
 MENTIONED = re.compile(r"\bFigure (\d+)\b")  # with a capital: of this page; "figure 3-5 of the textbook" is another's
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 def _local(name):
     return name.rpartition("}")[2]
+
+
+PHONE, SMALLEST, LARGEST = 336, 11.2, 12.2  # px: width of a figure on a phone, its text there; units of the drawing: its text at most
+
+
+def on_a_phone(width):
+    """(size of the text in units of the drawing, least width in pixels) with which the text of a drawing this wide can be read.
+
+    Text grows as far as the drawing has room for; beyond that the drawing keeps a width, and scrolls.
+    """
+    text = min(SMALLEST * width / PHONE, LARGEST)
+    return text, SMALLEST * width / text
 
 
 def inline(svg, prefix):
@@ -49,7 +71,8 @@ def inline(svg, prefix):
     width = root.attrib.pop("width", "")
     if width.endswith("pt"):
         pixels = float(width[:-2]) * 4 / 3
-        root.set("style", f"max-width:{1.2 * pixels:.0f}px;min-width:{0.58 * pixels:.0f}px")  # below, its text gets too small: scroll
+        text, least = on_a_phone(0.75 * pixels)
+        root.set("style", f"max-width:{1.2 * pixels:.0f}px;min-width:{least:.0f}px;--wl-text:{text:.1f}px")
     root.attrib |= {"role": "img", "aria-label": title}
     return title, ElementTree.tostring(root, encoding="unicode", short_empty_elements=True).strip()
 

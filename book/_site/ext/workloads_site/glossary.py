@@ -68,6 +68,8 @@ def terms(env):
 def _inside(node, page):
     """Is the text part of a heading, code, a link, a table, a caption, or a formula?"""
     while node is not page:
+        if node is None:  # in a solution, which is folded
+            return True
         if isinstance(node, SKIPPED) or "wl-figure-box" in node.get("classes", ()) or "cell_input" in node.get("classes", ()):
             return True
         node = node.parent

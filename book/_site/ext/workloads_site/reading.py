@@ -9,6 +9,13 @@ BUTTON = {
 }
 
 
+# on a phone the contents of a page lie over it: a tap on one of their lines leads there, so they go away
+DRAWER = """document.addEventListener("click", event => {
+const drawer = event.target.closest?.("dialog[open] a[href*='#']")?.closest("dialog");
+if (drawer?.id.includes("secondary-sidebar")) drawer.close(); });
+addEventListener("close", () => setTimeout(() => document.querySelector(".sidebar-toggle:focus")?.blur()), true);"""
+
+
 def add(app, pagename, templatename, context, doctree):
     """The script and the button, on pages that have use for them."""
     body = context.get("body", "")
@@ -20,4 +27,5 @@ def add(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    app.connect("html-page-context", add, priority=400)
+    app.add_js_file(None, body=DRAWER)
+    app.connect("html-page-context", add, priority=855)  # when the theme has its buttons
