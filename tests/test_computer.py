@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -100,3 +101,15 @@ def test_the_first_sentence_of_the_page_is_that_of_the_recorded_run():
     least = [computer.predicted(run.peak, run.bandwidth, b, n) for b, n, _ in run.steps]
     over = [seconds / bound for bound, (_, _, seconds) in zip(least, run.steps)]
     assert f"{1000 * min(least):.2g} to {1000 * max(least):.0f} ms" in page and f"{min(over):.2g} to {max(over):.2g} times" in page
+
+
+def test_a_run_is_of_one_core_in_a_process_of_its_own(monkeypatch):
+    asked = {}
+
+    def run(command, env, **others):
+        asked.update(env=env, command=command)
+        return SimpleNamespace(stdout=json.dumps(asdict(computer.recorded())))
+
+    monkeypatch.setattr(computer.subprocess, "run", run)
+    assert computer.measured_alone() == computer.recorded()
+    assert {asked["env"][name] for name in computer.THREADS} == {"1"} and "computer.measure()" in asked["command"][-1]

@@ -7,6 +7,7 @@ measures one core for about a minute, in less than 1 GB, and prints the run as J
 
 import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -20,7 +21,8 @@ from workloads.times import roofline
 RECORD = Path(__file__).with_name("data") / "computer.json"
 TOY = Model("toy", 1024, 8192, layers=6, heads=16, kv_heads=4, head_dim=64, ffn=4096)
 CASES = (1, 128), (1, 8192), (16, 128), (16, 2048), (64, 128)  # sequences, tokens of each in the cache
-THREADS = "OPENBLAS_NUM_THREADS"  # NumPy's products read it when they are first loaded
+# how many threads NumPy's products use: read when NumPy is first loaded
+THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"
 FORMATS = wl.Formats(weights=4, cache=4)  # bytes
 
 
@@ -233,18 +235,34 @@ def measure(cases=CASES, shape=TOY):
     del weights
     rates.append((measured_peak(), measured_bandwidth()))  # once more: a rate that others slowed down is none
     peak, bandwidth = map(max, zip(*rates))
-    return Run(peak, bandwidth, tuple(steps), os.cpu_count() or 1, os.environ.get(THREADS, "all"), numpy.__version__)
+    return Run(peak, bandwidth, tuple(steps), os.cpu_count() or 1, os.environ.get(THREADS[0], "all"), numpy.__version__)
+
+
+def measured_alone():
+    """A run of one core in a process of its own; in a browser, which has no processes, of this one.
+
+    NumPy decides on its threads when it is loaded, and threads that wait for each other measure what else the computer does.
+
+    Example:
+        >>> callable(measured_alone)
+        True
+    """
+    if sys.platform == "emscripten":
+        return measure()
+    code = "import json; from dataclasses import asdict; from workloads_book import computer; print(json.dumps(asdict(computer.measure())))"
+    path = os.pathsep.join(filter(None, sys.path))
+    alone = {**os.environ, "PYTHONPATH": path, **dict.fromkeys(THREADS, "1")}
+    return read(subprocess.run([sys.executable, "-c", code], env=alone, check=True, capture_output=True, text=True).stdout)
 
 
 def main():
-    """Measure one core, and print the run; the exit status.
+    """Measure one core in a process of its own, and print the run; the exit status.
 
     Example:
         >>> callable(main)
         True
     """
-    os.environ.setdefault(THREADS, "1")
-    sys.stdout.write(json.dumps(asdict(measure()), indent=1) + "\n")
+    sys.stdout.write(json.dumps(asdict(measured_alone()), indent=1) + "\n")
     return 0
 
 
