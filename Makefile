@@ -142,7 +142,9 @@ _build/.install: _config.yml $(SITE)/notebooks.py $(VENV)/.ok
 	$(BIN)/python $(SITE)/notebooks.py --install
 	@mkdir -p _build && touch $@
 
-# Exercises to assign. The course folder is nbgrader's; students' code runs in the book's environment, under limits (SECONDS=, MEMORY= in bytes).
+# Exercises to assign. The course folder is nbgrader's; students' code runs in the book's environment, under limits (SECONDS=, MEMORY= in bytes;
+# ISOLATION=limits: without bubblewrap).
+export SUBMISSIONS
 COURSE     ?= _grading
 ASSIGNMENT ?= assignment
 COURSE_OF   = --course '$(COURSE)' --name '$(ASSIGNMENT)'
@@ -151,8 +153,9 @@ assignment:
 	@$(PYTHON) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF)
 
 grade: $(VENV)/.ok $(GRADING)/.ok
-	@$(GRADING)/bin/python $(SITE)/grade.py $(if $(SUBMISSIONS),'$(SUBMISSIONS)') $(if $(EXERCISES),--exercises $(EXERCISES)) $(if $(COLLECT),--collect) \
-	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MEMORY),--memory $(MEMORY)) $(COURSE_OF)
+	@$(GRADING)/bin/python $(SITE)/grade.py $(if $(SUBMISSIONS),"$$SUBMISSIONS") $(if $(EXERCISES),--exercises $(EXERCISES)) $(if $(COLLECT),--collect) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(MEMORY),--memory $(MEMORY)) \
+	  $(if $(ISOLATION),--isolation $(ISOLATION)) $(COURSE_OF)
 
 class-site: $(VENV)/.ok $(SITE)/node_modules/.ok
 	$(BIN)/python $(SITE)/lite.py

@@ -68,6 +68,39 @@ def test_a_starter_tells_its_student_what_to_do(exercise):
             assert cell["metadata"]["editable"] is False and cell["metadata"]["deletable"] is False
 
 
+@every
+def test_answers_with_their_arithmetic_stay_with_the_solution(exercise):
+    """The folded "Answer" paragraphs stand inside solution regions: neither starters nor the class's pages have them, in text or output."""
+    solved = assignment.read(EXERCISES[exercise])
+    answers = [line for c in solved["cells"] for line in assignment.source(c).splitlines() if "**Answer" in line]
+    assert answers
+    for made in (assignment.starter(solved), class_site.page(solved)):
+        text = json.dumps(made, ensure_ascii=False)
+        assert "**Answer" not in text and "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text
+    outputs = [o for c in class_site.page(solved)["cells"] if not assignment.source(c).startswith("given(") for o in c.get("outputs", ())]
+    assert outputs == []
+
+
+def test_wheels_for_students_hold_no_value_of_a_solution():
+    """Of the ledger, no row that only a solution computes; in the text of the library, no value of five digits or more of such a row."""
+    text = (ROOT / "lib" / packing.LEDGER).read_text(encoding="utf-8")
+    kept = json.loads(packing.files("workloads_book")[packing.LEDGER])
+    known = {row["id"] for row in kept}
+    hidden = [row for row in json.loads(text) if row["id"] not in known]
+    assert len(hidden) > 50 and all(row["id"].startswith("ex3") for row in hidden)
+    values = {f"{row['value']:.12g}" for row in hidden if isinstance(row["value"], (int, float))}
+    values = {v for v in values if len(v.replace(".", "").strip("0-")) >= 5} - {
+        f"{row['value']:.12g}" for row in kept if isinstance(row["value"], (int, float))
+    }
+    values -= {str(2**n) for n in range(10, 64)}  # sizes of blocks and buffers
+    assert values
+    for package in packing.PROJECTS:
+        for name, data in packing.files(package).items():
+            if name.endswith(".py"):
+                numbers = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)", data.decode().replace("_", "").replace(",", "")))
+                assert not numbers & values, (name, numbers & values)
+
+
 @needs_nbgrader
 def test_nbgrader_makes_the_same_starters(tmp_path):
     """Byte for byte, checksums included."""

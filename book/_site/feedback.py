@@ -1,14 +1,24 @@
 """The feedback page of one student: marks, comments, and the notebooks as they ran, in one file that loads nothing and runs nothing."""
 
-import base64
 import html
 import re
+from xml.etree import ElementTree
 
 import assignment
 import mistune
 from latex2mathml.converter import convert
 
 LONGEST = 10_000  # characters of an output that are shown
+MATH = set(
+    "math mrow mi mn mo mtext mspace mstyle mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd mpadded mphantom"
+    " mfenced menclose mmultiscripts mprescripts none semantics".split()
+)
+MATH_ATTRIBUTES = set(
+    "xmlns display mathvariant stretchy fence form separator lspace rspace width height depth accent accentunder displaystyle scriptlevel"
+    " minsize maxsize columnalign rowspacing columnspacing columnlines rowlines linethickness movablelimits largeop symmetric mathcolor"
+    " notation open close".split()
+)
+PICTURE = re.compile(r'<img alt="[^"<>]*" src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*">')
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 STYLE = """
 :root { color-scheme: light dark; --ink: #1f2933; --paper: #fff; --soft: #f2f4f7; --line: #c3cbd4; --good: #0a6b51; --bad: #a33b00;
@@ -27,6 +37,9 @@ pre { background: var(--soft); padding: .6rem; overflow-x: auto; margin: .4rem 0
 img { max-width: 100%; background: #fff }
 section { border-top: 2px solid var(--line); margin-top: 2rem }
 """
+
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
 
 
 def esc(text):
@@ -50,15 +63,20 @@ class Renderer(mistune.HTMLRenderer):
 
 
 def _math(tex, display):
+    """A formula as MathML; what the converter can't set, or sets with anything but MathML in it, stays as it was written."""
     try:
-        return convert(tex, display="block" if display else "inline")
-    except Exception:  # what the converter can't set stays as it was written
+        made = convert(tex, display="block" if display else "inline")
+        elements = list(ElementTree.fromstring(made).iter())
+    except Exception:
         return f"<code>{esc(tex)}</code>"
+    names = {e.tag.rpartition("}")[2] for e in elements}
+    attributes = {a for e in elements for a in e.attrib}
+    return made if names <= MATH and attributes <= MATH_ATTRIBUTES else f"<code>{esc(tex)}</code>"
 
 
 def markdown(text):
     """Markdown of a notebook as HTML; formulas become MathML, citations their keys."""
-    text = re.sub(r"\{[\w:-]+\}`([^`]*)`", r"[\1]", text)
+    text = re.sub(r"\{[\w:-]+\}`([^`]*)`", r"[\1]", text).replace("&lt;", "<")  # as it was written; the renderer escapes it
     made = mistune.create_markdown(renderer=Renderer(), plugins=["table", "math"])
     made.renderer.register("inline_math", lambda renderer, tex: _math(tex, False))
     made.renderer.register("block_math", lambda renderer, tex: f"<p>{_math(tex, True)}</p>\n")
@@ -79,11 +97,8 @@ def output(item):
     data = {k: v if isinstance(v, str) else "".join(v) for k, v in item["data"].items() if not k.endswith("json")}
     if "text/markdown" in data:
         return f'<div class="output">{markdown(cut(data["text/markdown"]))}</div>'
-    if "image/svg+xml" in data:
-        title = re.search(r"<title[^>]*>([^<]*)</title>", data["image/svg+xml"])
-        alt = html.unescape(title[1]) if title else "figure"
-        packed = base64.b64encode(data["image/svg+xml"].encode()).decode()
-        return f'<img alt="{esc(alt)}" src="data:image/svg+xml;base64,{packed}">'
+    if PICTURE.fullmatch(data.get("text/html", "")):  # as `grade.shown` wrote it
+        return data["text/html"]
     if "image/png" in data:
         return f'<img alt="figure" src="data:image/png;base64,{esc(re.sub(r"[^A-Za-z0-9+/=]", "", data["image/png"]))}">'
     return f'<pre class="output">{esc(cut(data.get("text/plain", "")))}</pre>'
@@ -131,6 +146,20 @@ def section(exercise, questions, nb, remarks):
     return f'<section aria-label="{esc(exercise)}">{lowered}</section>'
 
 
+def marking(name, answers):
+    """A page with the answers in words, question by question, below the reference answer; {(exercise, question): [(Question, text)]}."""
+    parts = []
+    for (exercise, question), those in sorted(answers.items()):
+        cells = assignment.read(assignment.exercises()[exercise])["cells"]
+        right = next(assignment.source(c) for c in cells if c["metadata"].get("nbgrader", {}).get("grade_id") == question)
+        parts.append(f"<section><h2>{esc(question)}</h2><div class='output'>{markdown(right)}</div>")
+        parts += [
+            f"<p class='mark {state(q)}'><b>{esc(q.student)}</b>: {points(q)} {esc(q.comment)}</p>{markdown(text)}" for q, text in those
+        ]
+        parts.append("</section>")
+    return document(f"{name}: answers to mark", "<p>Points go into questions.csv.</p>" + "".join(parts))
+
+
 def page(student, name, questions, notebooks):
     """HTML of a student's page; notebooks as {exercise: (notebook or None, remarks)}."""
     total = sum(q.points or 0 for q in questions)
@@ -138,14 +167,20 @@ def page(student, name, questions, notebooks):
     waits = sum(q.max for q in questions if q.points is None)
     waiting = f"; {waits:g} wait for a mark" if waits else ""
     sections = [section(e, {q.question: q for q in questions if q.exercise == e}, *notebooks[e]) for e in notebooks]
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{esc(name)}: {esc(student)}</title><style>{STYLE}</style></head><body>
-<h1>{esc(name)}: {esc(student)}</h1>
-<p><b>{total:g} of {most:g} points</b>{waiting}.</p>
+    body = f"""<p><b>{total:g} of {most:g} points</b>{waiting}.</p>
 <table><thead><tr><th>exercise</th><th>question</th><th>points</th><th>remark</th></tr></thead>
 <tbody>{"".join(map(line, questions))}</tbody></table>
-{"".join(sections)}
+{"".join(sections)}"""
+    return document(f"{name}: {student}", body)
+
+
+def document(title, body):
+    """A whole page, which loads nothing, runs nothing and sends nothing."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>{esc(title)}</title><style>{STYLE}</style></head><body>
+<h1>{esc(title)}</h1>
+{body}
 </body></html>
 """

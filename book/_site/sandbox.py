@@ -1,22 +1,25 @@
 """Run a notebook whose code nobody has read: in a process of its own, under limits, away from everything else.
 
-With bubblewrap (`bwrap`) the code sees a small private machine: system libraries and the book's library to read, an empty folder in
-memory to write, its own processes, no network, no other file. Without it only the limits hold, and the code can read and write what
-the one who grades can; `watched` then notices and undoes changes in the folders it is given.
+With bubblewrap (`bwrap`) the code sees a small private machine: system libraries and the book's library to read, a folder in memory to
+write, its own processes, no network, no other file, nothing of the environment of the one who grades. Without it only the limits hold,
+and the code can read and write what the one who grades can; `watched` then notices and undoes changes in the folders it is given.
 
 Neither protects from code that forges its own results: tests run in the kernel of the code they test. Nor is the Linux kernel of the
 machine a border against someone who knows a hole in it; for that use a container or virtual machine of its own.
 """
 
 import argparse
+import base64
 import contextlib
 import ctypes
 import json
 import os
 import queue
+import re
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,7 +31,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv/bin/python"  # the book's environment: students' code runs with the versions of the book
+WHOLE = 8 * 2**20  # bytes of a file that can be put back
+LITTER = re.compile(
+    r"\.~lock\..*#|~\$.*|\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\..*\.sw[a-p]|\.goutputstream-.*|\.nfs.*|\.sync.*", re.IGNORECASE
+)  # what editors, desktops and clouds put beside files
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
+BARE = {"PATH": "/usr/local/bin:/usr/bin:/bin"}  # for bubblewrap itself: its first process shows its environment in /proc
 GRACE = 40  # s for starting and stopping, on top of the time for the cells
 
 
@@ -69,6 +77,7 @@ def _environment(home):
         "IPYTHONDIR": f"{home}/.ipython",
         "JUPYTER_RUNTIME_DIR": f"{home}/.jupyter",
         "USER": "student",
+        "PYTHONPATH": str(ROOT / "lib"),
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
@@ -89,16 +98,23 @@ def _boxed(limits):
     environment = [word for k, v in _environment("/tmp/work").items() for word in ("--setenv", k, v)]
     nobody = "--unshare-all --unshare-user --uid 65534 --gid 65534 --cap-drop ALL --die-with-parent --new-session --hostname student"
     devices = "--proc /proc --dev /dev --remount-ro /dev"
-    room = f"--size {limits.disk} --tmpfs /tmp --dir /tmp/work --remount-ro / --chdir /tmp/work"  # all else is read-only
-    return ["bwrap", *nobody.split(), *mounts, *devices.split(), *room.split(), "--clearenv", *environment, "--"]
+    room = f"--size {limits.disk} --tmpfs /tmp --dir /tmp/work"  # before the mounts: one of them may lie in the temporary folder
+    last = "--remount-ro / --chdir /tmp/work --clearenv"  # all else is read-only
+    return [shutil.which("bwrap") or "bwrap", *nobody.split(), *room.split(), *mounts, *devices.split(), *last.split(), *environment, "--"]
 
 
 @cache
-def boxes():
-    """Whether bubblewrap is here and works (inside some containers it is forbidden)."""
+def unboxed():
+    """Why bubblewrap can't be used (inside some containers it is forbidden); nothing if it can."""
     if not shutil.which("bwrap"):
-        return False
-    return subprocess.run([*_boxed(Limits()), PYTHON, "-c", "pass"], capture_output=True, timeout=60).returncode == 0
+        return "bubblewrap is not installed"
+    run = subprocess.run([*_boxed(Limits()), PYTHON, "-c", "pass"], capture_output=True, timeout=60, env=BARE)
+    return "" if run.returncode == 0 else run.stderr.decode(errors="replace").strip() or "bubblewrap failed"
+
+
+def boxes():
+    """Whether bubblewrap is here and works."""
+    return not unboxed()
 
 
 def _limit(limits):
@@ -122,10 +138,10 @@ def _adopt():
 def _children():
     """Ids of this process's children, as /proc tells them."""
     found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(stat.parent.name))
+            if int(entry.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                found.add(int(entry.parent.name))
     return found
 
 
@@ -150,16 +166,20 @@ def _read(pipe, most, into):
     into.append(data)
 
 
-def execute(sources, limits=Limits(), isolation="auto"):
-    """Run the code cells of a notebook in one kernel: a `Run`. Isolation is "bwrap", "limits", or "auto": the first where it works."""
+def execute(sources, limits=Limits(), isolation="auto", files=None):
+    """Run the code cells of a notebook in one kernel, with files {name: bytes} in its folder: a `Run`.
+
+    Isolation is "bwrap", "limits", or "auto": the first where it works.
+    """
     if isolation not in ("auto", "bwrap", "limits"):
         raise ValueError(f"isolation must be auto, bwrap or limits, got {isolation!r}")
     if isolation == "bwrap" and not boxes():
-        raise ValueError("isolation is bwrap, but bubblewrap is missing or may not work here")
+        raise ValueError(f"isolation is bwrap, but {unboxed()}")
     boxed = isolation != "limits" and boxes()
-    order = json.dumps({"sources": sources, "limits": vars(limits)}).encode()
+    packed = {name: base64.b64encode(data).decode() for name, data in (files or {}).items()}
+    order = json.dumps({"sources": sources, "limits": vars(limits), "files": packed}).encode()
     with tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True) as folder:
-        place = {} if boxed else {"cwd": folder, "env": _environment(folder)}
+        place = {"env": BARE} if boxed else {"cwd": folder, "env": _environment(folder)}
         # without a box, processes that the notebook starts may leave its group: they then become children of this one, and are found
         before = _children()
         if not boxed:
@@ -229,13 +249,44 @@ def _result(data, cells, limits):
     return Run(outputs, stopped)
 
 
+def _state(path):
+    """What a path holds: target of a link, None for a folder, bytes of a small file, else its size and time (which is not put back)."""
+    mode = path.lstat()
+    if stat.S_ISLNK(mode.st_mode):
+        return os.readlink(path)
+    if stat.S_ISDIR(mode.st_mode):
+        return None
+    if stat.S_ISREG(mode.st_mode) and mode.st_size <= WHOLE:
+        return path.read_bytes()
+    return mode.st_mode, mode.st_size, mode.st_ctime_ns
+
+
 def _contents(folders, aside):
-    """{path: bytes of a file, target of a link, or None for a folder} of all that lies in the folders."""
+    """{path: its state} of all that lies in the folders, but for what editors, desktops and clouds put there."""
     found = {}
     for path in (p for folder in folders if folder.exists() for p in (folder, *folder.rglob("*"))):
-        if not path.is_relative_to(aside):
-            found[path] = os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+        if not path.is_relative_to(aside) and not LITTER.fullmatch(path.name):
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                found[path] = _state(path)
     return found
+
+
+def stamps(folders):
+    """{path: size and time of change} of all files below the folders."""
+    found = {}
+    for folder in folders:
+        for place, _, files in os.walk(folder):
+            for name in files:
+                with contextlib.suppress(FileNotFoundError):
+                    mode = os.lstat(path := os.path.join(place, name))
+                    found[path] = mode.st_size, mode.st_ctime_ns
+    return found
+
+
+def touched(before, after):
+    """Paths that differ between two `stamps`; new bytecode is not counted, as any import of the book may write it."""
+    new = [p for p in after.keys() - before.keys() if not p.endswith(".pyc") and ".pyc." not in p]
+    return sorted(new + [p for p, stamp in before.items() if after.get(p) != stamp])
 
 
 def _put_aside(path, aside):
@@ -251,7 +302,7 @@ def _put_back(path, content):
         path.mkdir()
     elif isinstance(content, str):
         path.symlink_to(content)
-    else:
+    elif isinstance(content, bytes):
         path.write_bytes(content)
 
 
@@ -259,7 +310,8 @@ def _put_back(path, content):
 def watched(folders, aside):
     """Compare the folders before and after; put everything back as it was, what is new or changed into ``aside``; hand out a list of it.
 
-    Whatever changes there meanwhile counts, whoever did it: nobody else should work in these folders.
+    Whatever changes there meanwhile counts, whoever did it, so this is for code that runs without a box: nobody else should work in these
+    folders then. Lock files of editors and the like don't count.
     """
     before, changes = _contents(folders, aside), []
     try:
@@ -272,8 +324,9 @@ def watched(folders, aside):
         for path, content in before.items():
             if path not in after or after[path] != content:
                 changes.append(f"{'changed' if path in after else 'removed'}: {path.name}")
-                _put_aside(path, aside)
-                _put_back(path, content)
+                if not isinstance(content, tuple):
+                    _put_aside(path, aside)
+                    _put_back(path, content)
 
 
 # The side of the notebook
@@ -319,6 +372,10 @@ def _inside():
     order = json.load(sys.stdin)
     limits = Limits(**order["limits"])
     _limit(limits)
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: the kernel's processes can't open what this one holds
+    for name, data in order["files"].items():
+        Path(Path(name).name).write_bytes(base64.b64decode(data))
     # the way out was kept above; the kernel that starts now inherits nothing of it
     with open(os.devnull, "r+b") as null:
         for standard in (0, 1, 2):

@@ -150,8 +150,8 @@ def drain_seconds(backlog: Number, service_rate: PerSecond, arrival_rate: PerSec
         ValueError: where the queue does not shrink.
 
     Example:
-        >>> round(drain_seconds(56376, 5592), 2), drain_seconds(0, 5, arrival_rate=9)
-        (10.08, 0.0)
+        >>> round(drain_seconds(6000, 450), 2), drain_seconds(0, 5, arrival_rate=9)
+        (13.33, 0.0)
     """
     nonnegative(backlog, "backlog", "work")
     nonnegative(arrival_rate, "arrival_rate", "work/s")
