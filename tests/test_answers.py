@@ -97,7 +97,8 @@ def test_another_value_gets_unit_and_size_and_not_the_answer(stored):
         ({"time": -300}, "sign"),
         ({"time": 0.3}, "scale"),
         ({"time": 5}, "scale"),
-        ({"bytes": 4}, "open"),
+        ({"bytes": 4}, "scale"),  # in GiB
+        ({"bytes": 5}, "open"),
         ({"bytes": 4 * 1.073741824e9 / 1.073741824}, "scale"),
         ({"bytes": 2**29}, "scale"),
         ({"share": 25}, "scale"),
@@ -224,3 +225,21 @@ def test_every_quantity_that_a_test_reads_can_be_checked(exercise, solved):
 def test_the_examples_of_the_page_for_readers_are_true():
     result = doctest.testfile(str(ROOT / "book/for-readers.md"), module_relative=False)
     assert result.attempted >= 4 and result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("unit", "size", "wrong", "said"),
+    [
+        ("GiB", 3.3, 3.3 * 2**30, "2³⁰"),
+        ("$", 12.5, 1250.0, "cents"),
+        ("steps/s", 7.7, 7.7 * 60, "factor of 60"),
+        ("fraction", 0.3, 30.0, "percent"),
+    ],
+)
+def test_slips_of_units_are_named(unit, size, wrong, said):
+    """Bytes for GiB, cents for dollars, per minute for per second, percent for a fraction."""
+    coarse = answers.sealed("x", "y", size, answers.COARSE)
+    fine = answers.sealed("x", "y", size, answers.FINE)
+    entry = {"unit": unit, "size": math.floor(math.log10(size)), "tolerance": answers.COARSE, "fine": fine, "coarse": coarse, "slips": []}
+    made = answers.verdict("x", "y", wrong, entry)
+    assert made.kind == "scale" and said in made.text and answers.verdict("x", "y", size, entry).kind == "right"

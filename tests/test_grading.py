@@ -349,6 +349,8 @@ def test_what_was_typed_survives_other_assignments_and_waits_again_for_a_new_ans
     assert float(marks(course)["correct"]["total"]) == sum(POINTS[n] for n in TESTS) + 0.5 + 2 + 0.5
     assert float(marks(course)["half"]["total"]) == POINTS[f"{FIRST}-test"] + 2, "points of a test may be changed by hand"
     assert comments(course, "half")["3-04-faster-test"] == "the method is right"
+    ran = "results/week/runs/correct/3-04.json"
+    assert (course / ran).stat().st_mtime_ns == (graded[0] / ran).stat().st_mtime_ns, "what has not changed does not run again"
     assert "typed" in (course / "results/week/typed/questions-0001.csv").read_text(), "a copy of what was typed is kept"
     nb = assignment.read(folder / "correct/3-04.ipynb")
     next(c for c in nb["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "3-04-why")["source"] = "Something else."

@@ -29,9 +29,11 @@ SCALES = (  # (units, factor, its name): a value that is off by one of these has
     (r"[KMGT]?i?B\b", 2**20 / 1e6, "MiB over MB"),
     (r"[KMGT]?i?B\b", 2**30 / 1e9, "GiB over GB"),
     (r"[KMGT]?i?B\b", 8, "8, bits against bytes"),
-    (r"s\b|.*(hours|days)", 60, "60"),
-    (r"s\b|.*(hours|days)", 3600, "3600"),
+    (r"s\b|.*(hours|days|/s\b)", 60, "60"),
+    (r"s\b|.*(hours|days|/s\b)", 3600, "3600"),
     (r"s\b|.*(hours|days)", 24, "24"),
+    (r"[KMGT]?i?B\b", 2**30, "2³⁰"),
+    (r"\$|USD|dollar", 100, "100, cents against dollars"),
     ("fraction|%", 100, "100, percent against fraction"),
 )
 MARKS = {"right": "✓ right", "rounded": "✓ right, rounded"}
@@ -144,7 +146,7 @@ def verdict(exercise, name, value, entry):
         if same(seal, value, tolerance):
             return Verdict(name, "slip", f"not yet: {hint}")
     if not isinstance(value, str) and same(coarse, value):
-        return Verdict(name, "rounded", f"{MARKS['rounded']}; graded tests want the value as computed")
+        return Verdict(name, "rounded", MARKS["rounded"])
     if not isinstance(value, str) and entry["size"] is not None:
         if same(coarse, -value):
             return Verdict(name, "sign", "not yet: the size is right, the sign is not")
