@@ -57,7 +57,8 @@ def pieces(formula):
     at = 0
     while at < len(formula):
         found = QUANTITY.match(formula, at) or NAME.match(formula, at)
-        kind = "sign" if not found else "number" if found.re is QUANTITY else "call" if found[0] in FUNCTIONS else "name"
+        called = found and found[0] in FUNCTIONS and formula[found.end() :].startswith("(")  # else an argument that is called floor
+        kind = "sign" if not found else "number" if found.re is QUANTITY else "call" if called else "name"
         yield kind, found[0] if found else formula[at]
         at = found.end() if found else at + 1
 
@@ -208,8 +209,36 @@ def test_at_least_sixty_results_are_read_again():
 
 
 # ----------------------------------------------------------------------------------------------------- every formula of the library
-LOOKED_UP = {"mixture_of_experts.expert_layers", "models.model", "scaling.read_runs", "scaling.training_runs"}  # no arithmetic
-LEVELS = {}  # {formula: how deep its explanations went}
+NO_NUMBER = {  # functions whose result holds no number that arithmetic made, with what it is instead
+    "roofline.regime": "a word",
+    "models.model": "looked up",
+    "mixture_of_experts.expert_layers": "looked up",
+    "scaling.read_runs": "read from a file",
+    "scaling.training_runs": "read from a file",
+    "taskgraph.chain": "the stages given, linked",
+    "taskgraph.faster": "the stages given, one of them faster",
+    "taskgraph.ordered": "the stages given, in order",
+    "taskgraph.critical_path": "names",
+    "round_schedule.round_graph": "the durations given, linked",
+    "round_schedule.step_roles": "the durations given, by name",
+    "round_schedule.unrolled": "the durations given, once a round",
+    "round_schedule.may_overlap": "pairs of names",
+    "backpropagation.backward": "names",
+    "transformer_graph.transformer": "names and shapes",
+}
+ONE_LINE = {  # functions whose last number is one of those given, or comes from them in one step, and why
+    "arrivals.random_arrivals": "drawn",
+    "latency_metrics.nearest_rank": "one of the values given",
+    "latency_metrics.time_of_token": "one of the times given",
+    "fluid.largest": "one of the points given",
+    "fluid.decode_pieces": "the rate given",
+    "generation.decode": "a run, token by token",
+    "backpropagation.linear_products": "the sizes given",
+    "backpropagation.kept_elements": "walks a graph",
+    "backpropagation.lifetimes": "walks a graph",
+    "transformer_graph.weights": "the sizes given",
+    "training_batches.pack": "a search over the lengths given",
+}
 
 
 def last_number(result):
@@ -226,11 +255,9 @@ def last_number(result):
 
 @pytest.mark.parametrize("name, arguments, result", fuzz.ALL, ids=fuzz.IDS)
 def test_every_formula_explains_itself(name, arguments, result):
-    """A number of its result, from arguments as they are drawn for the laws."""
+    """A number of its result, from arguments as they are drawn for the laws, on two levels or with a reason why not."""
     function, explained = fuzz.function(name), []
 
-    @settings(max_examples=2, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.data())
     def law(data):
         drawn = fuzz.drawn(data, arguments)
         many = next((value for key, value in drawn.items() if key.startswith("*")), ())
@@ -242,19 +269,25 @@ def test_every_formula_explains_itself(name, arguments, result):
             expected = call(*given_, **named)
         except ValueError:
             return
-        if not isinstance(expected, (str, bool, type(None))) and name not in LOOKED_UP:
+        if not isinstance(expected, (str, bool, type(None))) and NO_NUMBER.get(name) not in ("looked up", "read from a file"):
             explanation = wl.explain(call, *given_, **named)
             assert float(explanation.value) == pytest.approx(float(expected), rel=1e-9, abs=1e-300)
             explained.append(checked(explanation, noise=1e-4))  # leaves have nine digits, differences of drawn numbers fewer
 
-    law()
-    LEVELS[name] = max((depth for lines in explained for depth, *_ in lines.values()), default=None)
+    deepest = lambda: max((depth for lines in explained for depth, *_ in lines.values()), default=-1)
+    for most in (2, 60):  # arguments drawn may contradict each other, or give 0 or None: then more are tried
+        if not explained or (deepest() < 1 and name not in ONE_LINE):
+            checks = list(HealthCheck)
+            settings(max_examples=most, deadline=None, derandomize=True, database=None, suppress_health_check=checks)(
+                given(st.data())(law)
+            )()
+        if name in NO_NUMBER:
+            break
+    assert deepest() == -1 if name in NO_NUMBER else deepest() >= (name not in ONE_LINE)
 
 
-def test_most_formulas_do_so_on_two_levels_at_least():
-    """The others return what they were given, look up, search, draw or run, or none of the numbers drawn matters to them."""
-    if len(LEVELS) == len(fuzz.ALL):
-        assert sum(level is not None and level >= 1 for level in LEVELS.values()) >= 120
+def test_exceptions_are_functions_of_the_library_and_have_a_reason():
+    assert {*NO_NUMBER, *ONE_LINE} <= set(fuzz.IDS) and all([*NO_NUMBER.values(), *ONE_LINE.values()])
 
 
 # ---------------------------------------------------------------------------------------------------------------- calculators
