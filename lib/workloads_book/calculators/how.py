@@ -83,8 +83,8 @@ def how(name, given, value=""):
     Example:
         >>> how("success", {"share": "0.1"})
         {'values': ['old: independent', 'new: independent', 'average_dollars']}
-        >>> how("success", {"share": "two"})["error"][:40]
-        'Share of calls that are unclear must be '
+        >>> how("success", {"share": "two"})["error"].partition(', such')[0]
+        'Share handed on to the large model must be a number'
     """
     try:
         CALCULATORS[name].read(given)
