@@ -29,6 +29,7 @@ NAMES = {c["metadata"]["nbgrader"]["grade_id"]: c for c in SOURCE["cells"] if "n
 TESTS = [n for n, c in NAMES.items() if assignment.locked(c)]
 POINTS = {n: c["metadata"]["nbgrader"]["points"] for n, c in NAMES.items() if assignment.role(c, "grade")}
 TEXT = "One state waits for $t_a + t_b$ <script>alert(1)</script> <img src=x onerror=alert(1)> at once."
+UNBOXED = "ran under limits only, in no box"
 needs_nbgrader = pytest.mark.skipif(not PYTHON.exists(), reason="nbgrader is not installed: `make test` or `make grade` does it")
 boxed = pytest.mark.skipif(not sandbox.boxes(), reason="bubblewrap is missing or may not work here (Debian: apt-get install bubblewrap)")
 
@@ -60,6 +61,9 @@ def tree(folder, *without):
 
 
 def run(*arguments):
+    """The command, with the best isolation that this machine has unless one is asked for."""
+    if not {"--isolation", "--collect"} & set(arguments) and not sandbox.boxes():
+        arguments = *arguments, "--isolation", "limits"
     return subprocess.run(
         [PYTHON, ROOT / "book/_site/grade.py", *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, timeout=600
     )
@@ -163,7 +167,10 @@ def graded(tmp_path_factory):
 def test_a_correct_submission_gets_all_points_of_the_tests(graded):
     line = marks(graded[0])["correct"]
     assert float(line["total"]) == sum(POINTS[n] for n in TESTS) and float(line["max"]) == sum(POINTS.values())
-    assert float(line["to_mark"]) == sum(p for n, p in POINTS.items() if n not in TESTS) and not line["remarks"]
+    assert float(line["to_mark"]) == sum(p for n, p in POINTS.items() if n not in TESTS) and line["remarks"] in (
+        "",
+        f"{EXERCISE}: {UNBOXED}",
+    )
 
 
 def test_a_half_correct_submission_gets_the_points_of_its_half(graded):
@@ -190,6 +197,13 @@ def test_a_half_correct_submission_gets_the_points_of_its_half(graded):
 def test_who_did_everything_right_gets_all_points_whatever_happened_to_the_file(graded, student, remark):
     line = marks(graded[0])[student]
     assert float(line["total"]) == sum(POINTS[n] for n in TESTS) and remark in line["remarks"]
+
+
+def test_what_the_form_grader_shows_holds_no_markup_of_a_student(graded):
+    """It shows the notebooks in the session of the one who marks, where a script could start a kernel."""
+    nb = assignment.read(graded[0] / f"autograded/correct/week/{EXERCISE}.ipynb")
+    texts = [assignment.source(c) for c in nb["cells"] if c["metadata"].get("nbgrader", {}).get("grade_id") == "3-04-area"]
+    assert len(texts) == 1 and "onerror" in texts[0] and "<script" not in texts[0] and "<img" not in texts[0]
 
 
 def test_points_are_given_for_each_value_and_what_comes_after_a_wrong_one(graded):
