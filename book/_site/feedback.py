@@ -2,6 +2,7 @@
 
 import html
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import assignment
@@ -9,15 +10,7 @@ import mistune
 from latex2mathml.converter import convert
 
 LONGEST = 10_000  # characters of an output that are shown
-MATH = set(
-    "math mrow mi mn mo mtext mspace mstyle mfrac msqrt mroot msub msup msubsup munder mover munderover mtable mtr mtd mpadded mphantom"
-    " mfenced menclose mmultiscripts mprescripts none semantics".split()
-)
-MATH_ATTRIBUTES = set(
-    "xmlns display mathvariant stretchy fence form separator lspace rspace width height depth accent accentunder displaystyle scriptlevel"
-    " minsize maxsize columnalign rowspacing columnspacing columnlines rowlines linethickness movablelimits largeop symmetric mathcolor"
-    " notation open close".split()
-)
+_, MATH, MATH_ATTRIBUTES = (set(line.split()) for line in Path(__file__).with_name("mathml.txt").read_text(encoding="utf-8").splitlines())
 PICTURE = re.compile(r'<img alt="[^"<>]*" src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*">')
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 STYLE = """
