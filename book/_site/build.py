@@ -1,7 +1,7 @@
 """Build the site into _build/html, in one process: live notebooks, outputs of the notebooks, pages (make book).
 
 Only what has changed is done again. The outputs of all notebooks go when the library computes something else, its data or the pins
-change; comments and docstrings of the library count for nothing there. The pages go with them, and when their dress changes.
+change; comments of the library and what a docstring says behind its first paragraph count for nothing there. The pages go with them, and when their dress changes.
 Everything that Sphinx says is in _build/book.log.
 """
 
@@ -33,12 +33,17 @@ def files(*places):
 
 
 def computed(text):
-    """The syntax of a module without what computes nothing: comments, docstrings, the layout of the lines."""
-    tree = ast.parse(text)
+    """The syntax of a module without what computes nothing: comments, docstrings, the layout of the lines.
+
+    Of a function's docstring the first paragraph counts: `workloads.explain` quotes it.
+    """
+    tree, quoted = ast.parse(text), []
     for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            quoted.append(" ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split()))
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [line for line in body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))]
-    return ast.dump(tree).encode()
+    return "\n".join([ast.dump(tree), *quoted]).encode()
 
 
 def _digest(pairs):

@@ -81,8 +81,8 @@ def table():
     """
     with open(TABLE, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    ends = ("low", "middle", "high")
-    return {row["class"]: Band(*(float(row[end]) for end in ends), int(row["rows"]), int(row["publishers"])) for row in rows}
+    read = lambda row: Band(float(row["low"]), float(row["middle"]), float(row["high"]), int(row["rows"]), int(row["publishers"]))
+    return {row["class"]: read(row) for row in rows}
 
 
 def lines(found):

@@ -90,7 +90,9 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
         would = would_fit(m, card, end, batch, 1, bytes_per_parameter, bytes_per_value)
         text = f"{_what_does_not_fit(model, named, batch, fit, weights, sequence, room)} {would}"
     least = 0 if interval is None else Machine(card, cards, precision).seconds(list(passes.values())[-1])
-    usual = measured("A step of decoding", least, "decode", bits=8 * bytes_per_parameter, experts=bool(m.experts), chips=cards)
+    usual = measured(
+        "A step of decoding", least, "decode", bits=8 * bytes_per_parameter, experts=bool(getattr(m, "experts", 0)), chips=cards
+    )
     rows = [
         [name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B"]
         + ([quantity(p["seconds"], "s", 3)] if fit else [])

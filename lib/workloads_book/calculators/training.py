@@ -95,7 +95,11 @@ def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, 
     else:
         text = f"{update} and takes {clock(seconds + writing, 3)}; {_held(values, gpus, card)}"
     bound = roofline.compute_seconds(batches * flops.training(m, tokens).total, gpus * card.peak())  # causal, nothing recomputed
-    usual = measured("An update", bound, "train", experts=bool(m.experts), chips=gpus, tokens=tokens) if trained == "all weights" else ()
+    usual = (
+        measured("An update", bound, "train", experts=bool(getattr(m, "experts", 0)), chips=gpus, tokens=tokens)
+        if trained == "all weights"
+        else ()
+    )
     rows = [[name.replace("_", " "), quantity(v, "B"), quantity(v / gpus, "B")] for name, v in plain(state).items()]
     rows += [[_KEPT[recompute == "nothing"].get(name, name.replace("_", " ")), "", quantity(v, "B")] for name, v in kept._asdict().items()]
     work = [["forward", quantity(forward, "FLOP")], ["backward", quantity(backward, "FLOP")], ["recomputed", quantity(again, "FLOP")]]
