@@ -1,7 +1,8 @@
 """Build the site into _build/html, in one process: live notebooks, outputs of the notebooks, pages (make book).
 
 Only what has changed is done again. The outputs of all notebooks go when the library computes something else, its data or the pins
-change; comments of the library and what a docstring says behind its first paragraph count for nothing there. The pages go with them, and when their dress changes.
+change; comments of the library and what a docstring says behind its first paragraph count for nothing there. The pages go with them,
+and when their dress changes.
 Everything that Sphinx says is in _build/book.log.
 """
 
