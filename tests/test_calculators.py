@@ -212,7 +212,7 @@ def test_rl_names_the_smallest_copy_that_holds_a_sequence():
     """By hand, weights in BF16 with a fifth more: Llama-3.1-70B 169.3 GB, on parts of 8 GPUs of 80 GB: 4; 405B 974 GB: 16 GPUs."""
     assert 2 * 80 < 1.2 * 2 * 70.55 < 4 * 80 and 8 * 80 < 1.2 * 2 * 405.85 < 16 * 80
     refused = calculators.answer("rl-step", {"model": "Llama-3.1-70B"})["error"]
-    assert refused.startswith("GPUs that share one copy of the weights must be at least 4, got 1: a GPU would need 169.3 GB")
+    assert refused.startswith("GPUs that share one copy of the weights must be at least 4, got 1: a GPU needs 169.3 GB for the weights")
     assert "error" not in calculators.answer("rl-step", {"model": "Llama-3.1-70B", "gpus_per_copy": "4"})
     assert "must be at least 3, got 1: " in calculators.answer("rl-step", {"model": "Llama-3.1-70B", "gpus": "6"})["error"]
     refused = calculators.answer("rl-step", {"model": "Llama-3.1-405B"})["error"]

@@ -398,7 +398,7 @@ def test_every_public_function_is_in_the_table():
         and (inspect.isfunction(f) or hasattr(f, "cache_info"))
     }
     without_arguments = {name for name in public if not inspect.signature(function(name)).parameters}
-    assert public - without_arguments - set(IDS) == set()
+    assert public - without_arguments - set(IDS) == {"explanations.explain"}  # takes a function; test_explain asks it of all the others
     assert set(IDS) <= public
     for name in without_arguments:
         assert call(name, {}) is not None

@@ -192,7 +192,7 @@ def test_a_starter_runs_in_the_browser_once_its_answers_are_filled_in(name, prof
 
     def fill_in(nb):
         assert any("raise NotImplementedError" in assignment.source(c) for c in code(nb))
-        for cell, solution in zip(nb["cells"], solved["cells"], strict=True):
+        for cell, solution in zip(nb["cells"], solved["cells"]):  # a generated last cell leads on
             if assignment.role(solution, "solution"):
                 cell["source"] = assignment.source(solution)
 
@@ -293,7 +293,9 @@ def test_live_notebooks_are_the_stored_ones_and_exercises_have_no_solutions():
         nbformat.validate(nb)
         assert nb.metadata.kernelspec.name == "python"
         kept = assignment.starter(kept) if path.startswith("exercises") else kept
-        for cell, other in zip((c for c in nb.cells if lite.KEPT not in c.metadata.get("tags", [])), kept["cells"], strict=True):
+        cells = [c for c in nb.cells if lite.KEPT not in c.metadata.get("tags", [])]
+        assert len(cells) - len(kept["cells"]) in (0, 1)  # a generated last cell leads on
+        for cell, other in zip(cells, kept["cells"]):
             assert cell.cell_type != "code" or cell.source.endswith(assignment.source(other))
         assert [c.execution_count for c in code(nb)] == [c["execution_count"] for c in code(kept)]
         text = json.dumps(nb)

@@ -54,7 +54,7 @@ function unfold(article, doc, title) {
     const summary = fold.querySelector(":scope > summary"), shown = summary?.querySelector(".collapsed") ?? summary;
     const label = shown ? words(shown).replace(/^Show (the )?/, "") : "";
     const inside = make("div", {className: "wl-unfolded"}, ...[...fold.childNodes].filter(n => n !== summary));
-    if (label === "source") fold.remove();
+    if (/^(source|code)\b/.test(label)) fold.remove();
     else if (fold.classList.contains("wl-checks")) fold.replaceWith(make("p", {className: "wl-back"}, label));
     else if (fold.closest("table")) fold.replaceWith(label);
     else if (/^outputs?$/.test(label) || !doc.startsWith("exercises/")) {

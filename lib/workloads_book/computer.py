@@ -59,7 +59,7 @@ def predicted(peak, bandwidth, batch, context, shape=TOY):
 
     Example:
         >>> round(predicted(1e11, 1e10, 1, 128), 4)
-        0.0398
+        0.04
     """
     work = wl.decode(shape, context, batch, FORMATS)
     return roofline.roofline_seconds(work.flops, work.bytes, peak, bandwidth)

@@ -24,7 +24,7 @@ from workloads_book import calculators
 def call(name, inputs, how=None):
     if how is None:
         return json.dumps(calculators.answer(name, json.loads(inputs)), allow_nan=False)
-    from workloads_book.calculators.how import how as explained
+    from workloads_book.calculators.how import how as explained  # how.how
     return json.dumps(explained(name, json.loads(inputs), how))
 call`);
 })();
