@@ -150,10 +150,11 @@ def shown(outputs):
 
 def agree(outputs, kept):
     """Are the outputs those of the stored cell, with a figure that is not drawn saying so?"""
+    now, then = list(shown(outputs)), list(shown(kept))
     if not any("image/svg+xml" in o.get("data", {}) for o in kept):
-        return list(shown(outputs)) == list(shown(kept))
-    (_, now), (_, then) = *shown(outputs), *shown(kept)
-    return now["text/markdown"] == f"{then['text/markdown']} (Not drawn: {absent('Matplotlib')}.)"
+        return now == then
+    drawn = lambda a, b: a[1]["text/markdown"] == f"{b[1]['text/markdown']} (Not drawn: {absent('Matplotlib')}.)"
+    return len(now) == len(then) and all(a == b or ("text/markdown" in a[1] and drawn(a, b)) for a, b in zip(now, then))
 
 
 def absent(label):
