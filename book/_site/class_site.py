@@ -22,7 +22,7 @@ ROOT = assignment.ROOT
 KEPT = ("_config.yml", "_toc.yml", "CITATION.cff", "book", "lib")
 LEFT_OUT = shutil.ignore_patterns("node_modules", "__pycache__", ".ipynb_checkpoints", "*.egg-info", "answers.toml")
 OTHERS = re.compile(r"(?!workloads).*-none-any\.whl|python_stdlib\.zip")  # archives of packages that know nothing of this book
-SHINGLE = 9  # words in a row that count as a copy: answers are prose, and shorter runs of it stand on pages by chance
+SHINGLE = 6  # words in a row that count as a copy
 
 
 def page(nb):

@@ -225,13 +225,23 @@ def cited(match):
     return f"({', '.join(' '.join(filter(None, (k[1].capitalize(), k[2]))) for k in keys)})"
 
 
+def uncited(text):
+    """A text whose citations are in plain words."""
+    return re.sub(r"\{cite\}`([^`]+)`", cited, text)
+
+
 def joined(output):
-    """An output whose texts are texts, not lists of lines: JupyterLab joins them when a server reads the file, which here none does."""
+    """An output whose texts are texts, not lists of lines: JupyterLab joins them when a server reads the file, which here none does.
+
+    Citations in what a cell said are put in plain words, as in the text around it.
+    """
     if "text" in output:
         output["text"] = "".join(output["text"])
     for kind, data in output.get("data", {}).items():
         if isinstance(data, list) and not kind.endswith("json"):
             output["data"][kind] = "".join(data)
+        if kind in ("text/markdown", "text/plain"):
+            output["data"][kind] = uncited(output["data"][kind])
 
 
 def kept_figures(cell):
@@ -258,7 +268,7 @@ def live(nb, place):
     code = [c for c in cells if c["cell_type"] == "code"]
     for cell in cells:
         if cell["cell_type"] == "markdown":
-            cell["source"] = re.sub(r"\{cite\}`([^`]+)`", cited, content.source(cell))
+            cell["source"] = uncited(content.source(cell))
     before, there = "", set()
     for cell in code:
         for output in cell["outputs"]:
