@@ -172,15 +172,25 @@ def summary(verdicts, shown=0):
     return f"{n} figure{'s' * (n != 1)} checked: {found}" + (f"; {listed}" if shown else "")
 
 
+def place(row_id):
+    """Where on a page the check of a row stands: an id to link to.
+
+    Example:
+        >>> place("v4.1")
+        'check-v4-1'
+    """
+    return "check-" + row_id.replace(".", "-")
+
+
 def _folded(said, lines):
     """HTML of a folded table of checks; the first line of each row on a page bears its id."""
     rows = []
     for row_id, what, printed, computed, text in lines:
-        place = f' id="check-{row_id.replace(".", "-")}"' * (row_id not in _placed)
+        here = f' id="{place(row_id)}"' * (row_id not in _placed)
         _placed.add(row_id)
         kind = next((name for start, name in VERDICTS.items() if text.startswith(start)), "wl-shown")
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in (what, printed, computed))
-        rows.append(f'<tr{place}>{cells}<td class="{kind}">{escape(text)}</td></tr>')
+        rows.append(f'<tr{here}>{cells}<td class="{kind}">{escape(text)}</td></tr>')
     head = "".join(f'<th scope="col">{name}</th>' for name in ("figure", "printed", "computed", "verdict"))
     body = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     return f'<details class="wl-checks"><summary>{said}</summary><div class="wl-scroll">{body}</div></details>'

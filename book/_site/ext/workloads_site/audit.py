@@ -13,7 +13,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from workloads_book import ledger
-from workloads_book.page import VERDICTS, in_unit
+from workloads_book.page import VERDICTS, in_unit, place
 
 from .exercises import GROUPS
 
@@ -76,11 +76,6 @@ def _stored(times):
 def _short(title):
     """A short name of a page: the number of its section or exercise, else its title up to a colon."""
     return (re.match(r"Exercise [\w-]+|\d[\d.]*\d", title) or [title.partition(":")[0]])[0]
-
-
-def place(row_id):
-    """The id of the line of a check on its page: letters, digits and dashes, as style sheets and scripts take them."""
-    return "check-" + row_id.replace(".", "-")
 
 
 def kind(verdict):
