@@ -10,7 +10,7 @@
 # make pdf     the whole book as one PDF in _build/pdf, printed by Chromium (CHROMIUM=program names one)
 # make notebooks   run every notebook again and store its outputs
 # make audit   collect the checks of the executed pages into _build/audit.json
-# make oracle  the counts of PyTorch anew, compared with the library (installs torch in .venv-oracle)
+# make oracle  the counts of PyTorch and the parameters of published configurations anew, compared with the library (installs torch in .venv-oracle)
 # make assignment EXERCISES="3-02 3-04"   starters to hand out (in _grading/release; COURSE= and ASSIGNMENT= choose another place and name)
 # make grade SUBMISSIONS=folder           marks and feedback for what was handed in, one folder a student (COLLECT=yes: only read the marks by hand)
 # make class-site                         the site with starters instead of solutions, in _build/class/_build/html
@@ -88,11 +88,15 @@ serve: book
 
 ORACLE := .venv-oracle
 COUNTS := lib/workloads/facts/data/torch_counts.tsv
+CONFIG_COUNTS := lib/workloads_book/data/config_counts.tsv
 
 oracle: $(VENV)/.ok $(ORACLE)/.ok
 	@mkdir -p _build
 	PYTHONPATH=lib $(ORACLE)/bin/python tests/torch_oracle.py > _build/torch_counts.tsv
 	@cmp -s _build/torch_counts.tsv $(COUNTS) || { cp _build/torch_counts.tsv $(COUNTS); echo "The recorded counts changed: see git diff $(COUNTS)"; }
+	@test ! -d ../shared/data/configs && echo "Parameters of published configurations: no configurations at ../shared/data/configs, the recorded ones stay" || \
+	  { $(ORACLE)/bin/python tests/config_oracle.py > _build/config_counts.tsv && { cmp -s _build/config_counts.tsv $(CONFIG_COUNTS) || \
+	  { cp _build/config_counts.tsv $(CONFIG_COUNTS); echo "The recorded parameters changed: see git diff $(CONFIG_COUNTS)"; }; }; }
 	$(BIN)/pytest -q tests/test_torch_oracle.py
 
 bench: $(VENV)/.ok
