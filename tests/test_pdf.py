@@ -151,7 +151,6 @@ def test_fonts_are_embedded(reader):
     assert all(fonts.values())
 
 
-@pytest.mark.xfail(reason="the patterns of the hatched bars are printed as patterns, not yet as lines", strict=False)
 def test_hatching_is_printed_as_lines_not_as_a_picture(reader):
     assert article("book/workloads/3-1-2").find("pattern")
     parts = [x.get_object()["/Subtype"] for page in reader.pages for x in page["/Resources"].get("/XObject", {}).values()]
