@@ -32,7 +32,7 @@ from .units import quantity
 SIZES = dict(zip(("", "B", "s", "FLOP", "$", "B/s", "FLOP/s", "FLOP/B", "1/s"), map(Fraction, "1 2 3 5 7 2/3 5/3 5/2 1/3".split())))
 _ALIASES = "Bytes BytesPerToken BytesPerSecond FlopCount FlopsPerSecond FlopsPerByte Seconds PerSecond Dollars"
 UNITS = dict(zip(_ALIASES.split(), "B B B/s FLOP FLOP/s FLOP/B s 1/s $".split()))
-TABLES = dict(Model="models", RecurrentModel="models", Accelerator="accelerators")
+TABLES = dict(Model="models", Accelerator="accelerators")
 # Fields that hold a quantity of a table under another name
 FIELDS = dict(memory=["memory_bytes"], peak=["peaks"], head_dim=["head_dim", "value_dim"], layers=["stack"], dense_layers=["stack"])
 # Plain numbers; most names and numbers of a line; most operations of a call that are shown one by one

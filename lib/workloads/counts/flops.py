@@ -12,7 +12,7 @@ from ..checks import flag, formula, nonnegative, one_of, positive, whole
 from ..facts.models import Model
 from ..numeric import quotient
 from ..units import Count, FlopCount, Tokens
-from .parameter_counts import active_weights, matrices, stack_counts
+from .parameter_counts import absorbs, active_weights, even_spans, matrices, spans
 
 
 @formula
@@ -59,20 +59,27 @@ def attention_flops_per_pair(model: Model, absorbed: bool = False) -> FlopCount:
     Returns:
         FLOP/pair.
 
+    Raises:
+        ValueError: where some layer does not meet every pair (windows, blocks, an indexer): see `forward`.
+
     Example:
         >>> from workloads.facts.models import model
         >>> attention_flops_per_pair(model("Qwen3-8B"))
         589824
     """
-    return 2 * sum(_pair_widths(model, absorbed))
+    met = even_spans(model)
+    return 2 * sum(_widths(met, _known(met, model, absorbed)))
 
 
-def _pair_widths(model, absorbed):
-    """Multiply-adds of a query-key pair over all layers and heads: for scores, for values."""
-    stack = stack_counts(model)
-    if flag(absorbed, "absorbed") and not any(mixer.absorbed for _, mixer, _ in stack):
+def _known(spans, model, absorbed):
+    if flag(absorbed, "absorbed") and not any(span.absorbed for _, span in spans):
         raise ValueError(f"absorbed must be False for attention without a latent, got {absorbed!r} for {model.name}")
-    pairs_of = [(count, (absorbed and mixer.absorbed) or mixer.pair) for count, mixer, _ in stack]
+    return absorbed
+
+
+def _widths(spans, absorbed):
+    """Multiply-adds of a query-key pair over layers and heads: for scores, for values."""
+    pairs_of = [(count, (absorbed and span.absorbed) or span.pair) for count, span in spans]
     return tuple(sum(count * pair[part] for count, pair in pairs_of) for part in (0, 1))
 
 
@@ -140,15 +147,23 @@ def forward(
         >>> forward(model("Qwen3-8B"), 8192).total
         143789331054592
     """
-    score, value = _pair_widths(model, absorbed)
+    met = spans(model)
+    absorbed = _known(met, model, absorbed)
     batch = positive(batch, "batch", "sequences")
     new, past = whole(new, "new", "tokens", least=1), nonnegative(past, "past", "tokens")
     tokens, seen = new * batch, pairs(new, past, causal) * batch
+    uneven = [(count, span) for count, span in met if not span.even]
+    if uneven and not causal:
+        raise ValueError(f"causal must be True for layers that do not meet every pair, got {causal!r} for {model.name}")
+    scores, values = (2 * width * seen for width in _widths([part for part in met if part[1].even], absorbed))
+    for part in uneven:
+        score, value = _widths([part], absorbed)
+        scores, values = scores + 2 * score * part[1].seen(new, past) * batch, values + 2 * value * part[1].seen(new, past) * batch
     expanded = 0 if absorbed else sum(w.active for w in matrices(model) if w.name == "latent up") * past * batch
     rows = _logit_rows(new, head) * batch
     projections = active_weights(model, "attention") * tokens + expanded
     ffn = active_weights(model, "ffn", "router", "experts", "shared experts") * tokens
-    return Flops(2 * projections, 2 * ffn, 2 * score * seen, 2 * value * seen, 2 * active_weights(model, "head") * rows)
+    return Flops(2 * projections, 2 * ffn, scores, values, 2 * active_weights(model, "head") * rows)
 
 
 def _logit_rows(new, head):
@@ -182,7 +197,7 @@ def decode_step(model: Model, past: Tokens, batch: Count = 1) -> Flops:
         >>> decode_step(model("Qwen3-8B"), past=1024).total
         15740764160
     """
-    return forward(model, 1, past, batch, head="last", absorbed=any(mixer.absorbed for _, mixer, _ in stack_counts(model)))
+    return forward(model, 1, past, batch, head="last", absorbed=absorbs(model))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..checks import keep, whole
 from ..facts.models import Model
 from ..numeric import Number
-from ..units import Count
+from ..units import Count, Tokens
 from .memory import kv_copies
 
 
@@ -44,13 +44,14 @@ class Layout:
         """Accelerators in all. Experts are spread over those that tensor and data parallelism name, so they add none."""
         return self.tensor * self.pipeline * self.data * self.context
 
-    def kv_copies(self, model: Model) -> Number:
+    def kv_copies(self, model: Model, tokens: Tokens | None = None) -> Number:
         """How often the cards of one copy together store a sequence's cache (see `memory.kv_copies`).
 
         Args:
             model: a Model.
+            tokens: of the sequence, where layers keep different numbers of positions.
         """
-        return kv_copies(model, self.tensor)
+        return kv_copies(model, self.tensor, tokens=tokens)
 
     def only(self, *known: str) -> Layout:
         """The layout, if it splits in no other way than those named.

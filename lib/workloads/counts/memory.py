@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from operator import mul
 
 from ..checks import flag, formula, fraction, nonnegative, positive, whole
-from ..facts.models import Model, RecurrentModel
-from ..numeric import Number, floor, maximum
+from ..facts.models import Model
+from ..numeric import Number, floor, maximum, where
 from ..units import Bytes, BytesPerToken, Count, Share, Tokens
-from .parameter_counts import parameters, stack_counts
+from .parameter_counts import even_spans, parameters, spans, stack_counts
 
 
 @formula
@@ -19,18 +19,42 @@ def weight_bytes(model: Model, bytes_per_parameter: Bytes = 2) -> Bytes:
     """Bytes of all weights of a model.
 
     Equation:
-        parameters x bytes_per_parameter.
+        parameters x bytes_per_parameter; with {part: width} a sum over the parts.
 
     Args:
         model: a Model.
-        bytes_per_parameter: 2 for BF16, 1 for FP8 (scales left out), 4 for FP32.
+        bytes_per_parameter: 2 for BF16, 1 for FP8 (scales left out), 4 for FP32; or {part: width}, see `Formats`.
 
     Example:
         >>> from workloads.facts.models import model
         >>> weight_bytes(model("Qwen3-8B"))
         16381470720
     """
-    return parameters(model).total * positive(bytes_per_parameter, "bytes_per_parameter", "B")
+    return _stored(parameters(model), bytes_per_parameter)
+
+
+def _stored(count, width):
+    if not isinstance(width, Mapping):
+        return count.total * positive(width, "bytes_per_parameter", "B")
+    return sum(size * _width(width, part, "bytes_per_parameter") for part, size in vars(count).items() if size)
+
+
+def _width(width, part, name):
+    """Bytes of a value of a part: the one width, or the part's own, or that of all others."""
+    if not isinstance(width, Mapping):
+        return positive(width, name, "B")
+    if part not in width and "other" not in width:
+        raise ValueError(f"{name} must say how {part!r} is kept, or 'other', got {dict(width)}")
+    return positive(width.get(part, width.get("other")), f"{name}[{part!r}]", "B")
+
+
+def _cached(spans, width):
+    """Bytes that a position leaves in the cache, or an entry of several, over layers: [(bytes, span)] (B)."""
+    if not isinstance(width, Mapping):
+        each = positive(width, "bytes_per_value", "B")
+        return [(count * sum(span.cached.values()) * each, span) for count, span in spans]
+    entry = lambda span: sum(values * _width(width, what, "bytes_per_value") for what, values in span.cached.items())
+    return [(count * entry(span), span) for count, span in spans]
 
 
 @formula
@@ -87,10 +111,15 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
         for w in ffn.matrices:
             if w.part == "experts":
                 routed[w.used / w.copies] += layers * w.parameters
-    read = count.total - (0 if model.tied else count.embedding)
+    if isinstance(bytes_per_parameter, Mapping):
+        expert = _width(bytes_per_parameter, "experts", "bytes_per_parameter") if routed else 0
+        table = 0 if model.tied else count.embedding * _width(bytes_per_parameter, "embedding", "bytes_per_parameter")
+        read, each = _stored(count, bytes_per_parameter) - table, 1
+    else:
+        read, expert, each = count.total - (0 if model.tied else count.embedding), 1, bytes_per_parameter
     for share, experts in routed.items():
-        read = weights_picked(read, experts, share, batch)
-    return read * positive(bytes_per_parameter, "bytes_per_parameter", "B")
+        read = weights_picked(read, experts * expert, share, batch)
+    return read * positive(each, "bytes_per_parameter", "B")
 
 
 @formula
@@ -110,36 +139,46 @@ def kv_bytes_per_token(model: Model, bytes_per_value: Bytes = 2) -> BytesPerToke
         >>> kv_bytes_per_token(model("Qwen3-8B")), kv_bytes_per_token(model("DeepSeek-V3"))
         (147456, 70272)
     """
-    values = sum(count * mixer.cached for count, mixer, _ in stack_counts(model))
+    met = even_spans(model)
+    if isinstance(bytes_per_value, Mapping):
+        return sum(size for size, _ in _cached(met, bytes_per_value))
+    values = sum(count * sum(span.cached.values()) for count, span in met)
     return values * positive(bytes_per_value, "bytes_per_value", "B")
 
 
 @formula
-def kv_bytes(model: Model, tokens: Tokens, batch: Count = 1, bytes_per_value: Bytes = 2) -> Bytes:
+def kv_bytes(model: Model, tokens: Tokens, batch: Count = 1, bytes_per_value: Bytes = 2, in_flight: Count = 1) -> Bytes:
     """Bytes of KV cache of sequences of equal length.
 
     Equation:
-        batch x tokens x (B/token).
+        batch x tokens x (B/token); of a layer with a window of W positions min(tokens, W - 1 + in_flight) in place of
+        tokens, of one that keeps entries of r positions floor(tokens / r).
 
     Args:
         model: a Model.
         tokens: tokens a sequence.
         batch: sequences.
-        bytes_per_value: width of a cached value (B).
+        bytes_per_value: width of a cached value (B), or {part: width}, see `Formats`.
+        in_flight: tokens of a sequence that one call computes, the first of which still needs its whole window.
 
     Assumptions:
-        No sharing of prefixes, no rounding up to whole blocks.
+        No sharing of prefixes, no rounding up to whole blocks; of blocks of positions the last counts in full. States
+        of constant size are `state_bytes`.
 
     Example:
         >>> from workloads.facts.models import model
         >>> kv_bytes(model("Qwen3-8B"), 4096)
         603979776
     """
-    return nonnegative(batch, "batch", "sequences") * nonnegative(tokens, "tokens") * kv_bytes_per_token(model, bytes_per_value)
+    batch, tokens = nonnegative(batch, "batch", "sequences"), nonnegative(tokens, "tokens")
+    if all(span.even for _, span in spans(model)):
+        return batch * tokens * kv_bytes_per_token(model, bytes_per_value)
+    in_flight = whole(in_flight, "in_flight", "tokens", least=1)
+    return batch * sum(size * span.kept(tokens, in_flight) for size, span in _cached(spans(model), bytes_per_value))
 
 
 @formula
-def kv_copies(model: Model, cards: Count, expert_parallel: bool = False) -> Number:
+def kv_copies(model: Model, cards: Count, expert_parallel: bool = False, tokens: Tokens | None = None) -> Number:
     """How often cards that share one copy of the weights together store one sequence's cache.
 
     Equation:
@@ -151,6 +190,7 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False) -> Numb
         model: a Model.
         cards: cards that share the model.
         expert_parallel: whether each card has sequences of its own.
+        tokens: of a sequence; needed where layers with windows have other heads than those without.
 
     Example:
         >>> from workloads.facts.models import model
@@ -161,16 +201,17 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False) -> Numb
         ... )
         (2.0, 8, 1)
     """
-    stack, cards = stack_counts(model), whole(cards, "cards", least=1)
-    if flag(expert_parallel, "expert_parallel"):
+    met, cards = spans(model), whole(cards, "cards", least=1)
+    if flag(expert_parallel, "expert_parallel") or not met:
         return 1
-    heads = Counter()
-    for count, mixer, _ in stack:
-        heads[mixer.cache_heads] += count * mixer.cached
-    copies = [cards if split == 1 else maximum(1, cards / split) for split in heads]
+    heads = dict.fromkeys(span.heads for _, span in met)
+    copies = {split: cards if split == 1 else maximum(1, cards / split) for split in heads}
     if len(copies) == 1:
-        return copies[0]
-    return sum(map(mul, copies, heads.values())) / sum(heads.values())
+        return next(iter(copies.values()))
+    if tokens is None and not all(span.even for _, span in met):
+        raise ValueError(f"tokens must be given where windows and full attention have other heads, got none for {model.name}")
+    sizes = [(count * sum(span.cached.values()) * (1 if tokens is None else span.kept(tokens)), span) for count, span in met]
+    return sum(size * copies[span.heads] for size, span in sizes) / sum(size for size, _ in sizes)
 
 
 @formula
@@ -211,14 +252,14 @@ def cards_that_hold(
 
 
 @formula
-def state_bytes(model: RecurrentModel, batch: Count = 1) -> Bytes:
-    """Bytes of state that recurrent models keep, whatever the length of the sequences.
+def state_bytes(model: Model, batch: Count = 1) -> Bytes:
+    """Bytes of state that layers without a cache keep, whatever the length of the sequences (B).
 
     Equation:
-        batch x layers x (heads head_dim state_dim b_matrix + vector_values b_vector), b: bytes per value.
+        batch x sum over layers of (state of a layer x its width + window of its convolution x 2).
 
     Args:
-        model: a RecurrentModel.
+        model: a Model; one of attention alone keeps none.
         batch: sequences.
 
     Example:
@@ -226,11 +267,7 @@ def state_bytes(model: RecurrentModel, batch: Count = 1) -> Bytes:
         >>> state_bytes(model("Mamba-2-2.7B")), state_bytes(model("RWKV-7-2.9B"))
         (86638592, 21299200)
     """
-    if not isinstance(model, RecurrentModel):
-        raise ValueError(f"model must be a RecurrentModel, got {model!r}")
-    m = model
-    layer = m.heads * m.head_dim * m.state_dim * m.matrix_bytes_per_value + m.vector_values * m.vector_bytes_per_value
-    return nonnegative(batch, "batch", "sequences") * m.layers * layer
+    return nonnegative(batch, "batch", "sequences") * sum(count * mixer.state for count, mixer, _ in stack_counts(model))
 
 
 @dataclass(frozen=True)
@@ -241,11 +278,12 @@ class _DecodeTraffic:
     embedding_rows: Bytes
     kv_read: Bytes
     kv_written: Bytes
+    state: Bytes = 0
 
     @property
     def total(self) -> Bytes:
-        """All four."""
-        return self.weights + self.embedding_rows + self.kv_read + self.kv_written
+        """All of them."""
+        return self.weights + self.embedding_rows + self.kv_read + self.kv_written + self.state
 
 
 @formula
@@ -255,7 +293,8 @@ def decode_traffic(
     """Bytes that one decode step reads and writes.
 
     Equation:
-        weights once + batch x (embedding row + past x KV/token read + 1 x KV/token written).
+        weights once + batch x (embedding row + past x KV/token read + 1 x KV/token written + 2 x state); of layers with
+        windows, blocks, an indexer or compressed entries what a query meets.
 
     Args:
         model: a Model.
@@ -275,9 +314,15 @@ def decode_traffic(
         >>> decode_traffic(model("Qwen3-8B"), past=2742, batch=64).total
         41023531008
     """
-    weights, entry = weights_read_per_step(model, bytes_per_parameter, batch), kv_bytes_per_token(model, bytes_per_value)
+    weights = weights_read_per_step(model, bytes_per_parameter, batch)
     past, batch = nonnegative(past, "past", "tokens"), positive(batch, "batch", "sequences")
-    return _DecodeTraffic(weights, batch * model.hidden * bytes_per_parameter, batch * past * entry, batch * entry)
+    row, state = batch * model.hidden * _width(bytes_per_parameter, "embedding", "bytes_per_parameter"), 2 * state_bytes(model, batch)
+    if all(span.even for _, span in spans(model)):
+        entry = kv_bytes_per_token(model, bytes_per_value)
+        return _DecodeTraffic(weights, row, batch * past * entry, batch * entry, state)
+    cached = _cached(spans(model), bytes_per_value)
+    read, written = (sum(size * span.read(past) for size, span in cached), sum(size / span.every for size, span in cached))
+    return _DecodeTraffic(weights, row, batch * read, batch * written, state)
 
 
 @formula
@@ -287,7 +332,8 @@ def prefill_bytes(
     """Bytes that a prefill moves: the least that must cross between memory and chip (B).
 
     Equation:
-        weights read + B (n embedding rows + (p + n) KV/token): the past is read, the new entries are written.
+        weights read + B (n embedding rows + (p + n) KV/token): the past is read, the new entries are written; a state is
+        written, and read where a past made it.
 
     Args:
         model: a Model.
@@ -307,8 +353,10 @@ def prefill_bytes(
     """
     new, batch = positive(new, "new", "tokens"), positive(batch, "batch", "sequences")
     weights = weights_read_per_step(model, bytes_per_parameter, batch * new)
-    rows = new * model.hidden * bytes_per_parameter
-    cache = kv_bytes(model, new + nonnegative(past, "past", "tokens"), bytes_per_value=bytes_per_value)
+    rows = new * model.hidden * _width(bytes_per_parameter, "embedding", "bytes_per_parameter")
+    cache, state = kv_bytes(model, new + nonnegative(past, "past", "tokens"), 1, bytes_per_value, new), state_bytes(model)
+    if state:
+        cache = cache + state * where(past > 0, 2, 1)
     return weights + batch * (rows + cache)
 
 

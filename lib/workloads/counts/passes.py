@@ -10,6 +10,7 @@ from ..facts.models import Model
 from ..units import Bytes, Count, FlopCount, FlopsPerByte, Tokens
 from . import flops, memory
 from .layout import SINGLE, Layout
+from .parameter_counts import spans
 from .request_tokens import Request
 
 
@@ -74,8 +75,8 @@ def prefill(
     """
     if not isinstance(request, Request):
         request = Request(request, 1)
-    copies, own, cached = _split(model, batch, layout)
     new, past = request.new, request.past
+    copies, own, cached = _split(model, batch, layout, new + past)
     work = flops.forward(model, new, past, batch, head=head).total
     weights = memory.prefill_bytes(model, new, past, own, formats.weight_bytes, formats.cache_bytes)
     extra = (cached - 1) * memory.kv_bytes(model, new + past, own, formats.cache_bytes)
@@ -87,7 +88,7 @@ def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: F
     """One decode step: each sequence computes one token behind its context. Of a Request: all its decode steps together.
 
     Equation:
-        of a Request G - 1 steps at its mean context, exactly: FLOPs and bytes are linear in the context.
+        of a Request G - 1 steps, at its mean context where FLOPs and bytes are linear in it, else one by one.
 
     Args:
         model: a Model.
@@ -107,12 +108,14 @@ def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: F
         True
     """
     if isinstance(context, Request):
-        steps = context.output - 1
-        return steps * decode(model, context.past + context.new + (steps - 1) / 2, batch, formats, layout)
-    copies, own, cached = _split(model, batch, layout)
+        steps, start = context.output - 1, context.past + context.new
+        if all(span.even for _, span in spans(model)):
+            return steps * decode(model, start + (steps - 1) / 2, batch, formats, layout)
+        return sum((decode(model, start + step, batch, formats, layout) for step in range(steps)), Pass(0, 0))
+    copies, own, cached = _split(model, batch, layout, context)
     moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
     cache = cached * (moved.kv_read + moved.kv_written)
-    return Pass(flops.decode_step(model, context, batch).total, copies * (moved.weights + moved.embedding_rows + cache))
+    return Pass(flops.decode_step(model, context, batch).total, copies * (moved.total - moved.kv_read - moved.kv_written + cache))
 
 
 @formula
@@ -141,8 +144,8 @@ def training_step(model: Model, tokens: Tokens, batch: Count = 1, formats: Forma
     return Pass(flops.training(model, tokens, batch, recompute=recompute).total, moved)
 
 
-def _split(model, batch, layout):
+def _split(model, batch, layout, tokens):
     """Copies of the weights, sequences of each, and how often a copy's cards store a sequence's cache."""
     copies = layout.only("tensor", "data").data
     batch = positive(batch, "batch", "sequences")
-    return copies, batch if copies == 1 else batch / copies, layout.kv_copies(model)
+    return copies, batch if copies == 1 else batch / copies, layout.kv_copies(model, tokens)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import checks
+from ..facts import layers
 from ..facts.models import Model
 from ..units import Count, Tokens
 from . import flops as flops_module
@@ -67,12 +68,16 @@ def transformer(
     head = graph.weight("embedding" if model.tied else "head", model.vocab * model.hidden)
     logits = graph.add("head", x, weight=head, flops=2 * rows * model.hidden * model.vocab, elements=rows * model.vocab)
     graph.add("loss", logits, saves=(logits,))
+    held, adapted = sum(w.parameters for w in weights(graph.operations).values()), lora_rank and lora_on
+    if not adapted and held != parameter_counts.parameters(model).total:
+        raise ValueError(f"model must have layers whose every weight this walk knows, got {model.name} ({held} weights found)")
     return tuple(graph.operations)
 
 
 class _Transformer:
     def __init__(self, model, tokens, trained, lora_rank, lora_on, fused):
         self.model, self.tokens, self.trained, self.fused, self.operations = model, tokens, trained, fused, []
+        parameter_counts.even_spans(model)
         self.pairs = flops_module.pairs(checks.whole(tokens, "tokens", least=1))
         self.rank = checks.whole(lora_rank, "lora_rank", least=1 if lora_on else 0)
         self.lora_on = tuple(lora_on)
@@ -99,6 +104,8 @@ class _Transformer:
         return self.add(name, read, weight=self.weight(name, width), elements=self.tokens * width, saves=(read,))
 
     def linear(self, name: str, read: str) -> str:
+        if name not in self.matrices:
+            raise ValueError(f"model must have a {name} matrix in each layer to be walked, got {self.mixer!r} in {self.model.name}")
         w, full = self.matrices[name], self.at + name
         bias = w.outputs if self.mixer.qkv_bias and name in ("query", "key", "value") else 0
         work, elements = 2 * self.tokens * w.active, self.tokens * w.outputs * w.used
@@ -121,6 +128,8 @@ class _Transformer:
 
     def attention(self, x: str) -> str:
         m, at = self.mixer, self.at
+        if not isinstance(m, layers.Attention | layers.LatentAttention):
+            raise ValueError(f"model must have attention in each layer to be walked, got {m!r} in {self.model.name}")
         y = self.norm(at + "attention norm", x, self.model.hidden)
         if m.query_rank:
             query = self.linear("query up", self.norm(at + "query down norm", self.linear("query down", y), m.query_rank))
@@ -131,7 +140,7 @@ class _Transformer:
         else:
             key, value = self.linear("key", y), self.linear("value", y)
         query, key = self.rotated("query", query, m.heads), self.rotated("key", key, m.kv_heads)
-        of_scores, of_values = (2 * self.pairs * width for width in self.counts.pair)
+        of_scores, of_values = (2 * self.pairs * width for width in self.counts.spans[0].pair)
         squares, elements = 0 if self.fused else m.heads * self.tokens**2, self.tokens * m.heads * m.value_dim
         scores = self.add(at + "scores", query, key, flops=of_scores, elements=squares)
         mixed = self.add(at + "values", scores, value, flops=of_values, elements=elements, saves=(at + "values",))

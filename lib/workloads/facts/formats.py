@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ..checks import keep, one_of, positive
 from ..units import Bytes
+from .tables import table
 
-BYTES: dict[str | float, float] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5, "int4": 0.5}
+Widths = Bytes | Mapping[str, Bytes]
+
+
+def _each(row):
+    """Bytes of a value of a format: of a block with its scales over the values in it."""
+    whole, rest = divmod(int(row["bytes"]), int(row["values"]))
+    return whole if rest == 0 else int(row["bytes"]) / int(row["values"])
+
+
+BYTES: dict[str, float] = {row["format"]: _each(row) for row in table("formats")}
 
 
 def _format(value, name, unit):
+    if isinstance(value, Mapping):
+        return MappingProxyType({part: _format(each, f"{name}[{part!r}]", unit) for part, each in value.items()})
     return one_of(value, name, tuple(BYTES)) if isinstance(value, str) else positive(value, f"{name}, where it is no name,", unit)
+
+
+def _bytes(value):
+    if isinstance(value, Mapping):
+        return {part: _bytes(each) for part, each in value.items()}
+    return BYTES.get(value, value)
 
 
 @dataclass(frozen=True)
 class Formats:
-    """How a model is kept: each the name of a format in BYTES (scales left out), or bytes a value (B).
+    """How a model is kept: each the name of a format in BYTES, or bytes a value (B), or {part: one of these}.
 
     Attributes:
-        weights: of all matrices.
-        cache: of keys and values.
+        weights: of all parameters; by part "embedding", "attention", "ffn", "router", "experts", "shared_experts",
+            "biases", "norms", "head", and "other" for those not named.
+        cache: of keys and values; by part "key", "value", "latent", "rope", "index", "entry", and "other".
 
     Raises:
         ValueError: for a name that is not known, or bytes that are not above 0.
@@ -28,23 +49,25 @@ class Formats:
     Example:
         >>> Formats(weights="fp8").weight_bytes, Formats().cache_bytes
         (1, 2)
+        >>> Formats(weights={"experts": "mxfp4", "other": "bf16"}).weight_bytes
+        {'experts': 0.53125, 'other': 2}
     """
 
-    weights: str | Bytes = "bf16"
-    cache: str | Bytes = "bf16"
+    weights: str | Bytes | Mapping[str, str | Bytes] = field(default="bf16", hash=False)
+    cache: str | Bytes | Mapping[str, str | Bytes] = field(default="bf16", hash=False)
 
     def __post_init__(self):
         keep(self, _format, "B", "weights", "cache")
 
     @property
-    def weight_bytes(self) -> Bytes:
-        """Bytes of a weight (B)."""
-        return BYTES.get(self.weights, self.weights)
+    def weight_bytes(self) -> Widths:
+        """Bytes of a weight (B), of each part where they differ."""
+        return _bytes(self.weights)
 
     @property
-    def cache_bytes(self) -> Bytes:
-        """Bytes of a cached value (B)."""
-        return BYTES.get(self.cache, self.cache)
+    def cache_bytes(self) -> Widths:
+        """Bytes of a cached value (B), of each part where they differ."""
+        return _bytes(self.cache)
 
 
 BF16 = Formats()

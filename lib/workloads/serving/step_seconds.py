@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..checks import formula, keep, nonnegative, one_of, positive
+from ..counts import memory, parameter_counts
 from ..counts.flops import attention_flops_per_pair, forward
 from ..counts.layout import Layout
 from ..counts.memory import kv_bytes_per_token, weights_read_per_step
@@ -133,7 +134,7 @@ def step_time(model: Model, machine: Machine, form: str = "sum", formats: Format
         >>> round(1000 * bound.seconds(64, 64, 0, 0, 64 * 2743), 2)
         22.89
     """
-    if model.experts or model.latent:
+    if parameter_counts.parameters(model).experts or parameter_counts.absorbs(model) or memory.state_bytes(model):
         raise ValueError(f"model must be dense, with ordinary attention, got {model.name}")
     token, head_bytes = forward(model, 1), formats.weight_bytes * model.hidden * model.vocab
     return StepTime(

@@ -109,7 +109,7 @@ def fits(
     """Sequences that the machine holds at once beside the weights (whole; 0 where not even one fits).
 
     Equation:
-        data x floor((share of memory - weights) / (kv_copies x tokens x B/token)), of one copy of the weights.
+        data x floor((share of memory - weights) / (kv_copies x cache + state of a sequence)), of one copy of the weights.
 
     Args:
         model: a Model.
@@ -141,5 +141,6 @@ def fits(
     pool = machine.memory_bytes / layout.data
     kept = fraction(reserve, "reserve", zero=True) * pool
     weights = memory.weight_bytes(model, formats.weight_bytes)
-    one = layout.kv_copies(model) * memory.kv_bytes(model, positive(tokens, "tokens"), 1, formats.cache_bytes)
+    cache = memory.kv_bytes(model, positive(tokens, "tokens"), 1, formats.cache_bytes)
+    one = layout.kv_copies(model, tokens) * cache + memory.state_bytes(model)
     return memory.sequences_that_fit(pool, weights + kept, one, layout.data)

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from workloads.counts import memory
+from workloads.counts import memory, parameter_counts
 from workloads.facts import accelerators, models
 from workloads.units import HOUR, MINUTE, number, quantity
 
@@ -10,9 +10,9 @@ from .. import bands
 from .forms import num
 
 PERCENT = [k / 20 for k in range(1, 21)]
-_SHAPES = {name: m for name, m in models.models().items() if isinstance(m, models.Model)}
+_SHAPES = {name: m for name, m in models.models().items() if parameter_counts.spans(m)}
 ATTENTION = list(_SHAPES)
-DENSE = [name for name, m in _SHAPES.items() if not m.experts and not m.latent]
+DENSE = [name for name, m in _SHAPES.items() if not parameter_counts.parameters(m).experts and not parameter_counts.absorbs(m)]
 CARDS = list(accelerators.accelerators())
 MEASURED_CARD = "RTX PRO 6000 Blackwell Workstation"
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from ...checks import MANY, flag, formula, positive, whole
 from ...counts import flops, memory, parameter_counts
-from ...facts import models
 from ...facts.accelerators import Accelerator
-from ...facts.models import Model, RecurrentModel
+from ...facts.models import Model
 from ...numeric import Number, bisect
 from ...units import Bytes, Count, Tokens
 from .parts import Gpu, Method, Placement, Policy, Rollout
@@ -151,7 +150,7 @@ def printed_page(completion: Number = 4096, **changes: Any) -> RLStep:
 
 @formula
 def for_model(
-    model: Model | RecurrentModel,
+    model: Model,
     card: Accelerator,
     precision: str = "bf16",
     bytes_per_parameter: Bytes = 2,
@@ -162,7 +161,7 @@ def for_model(
     """The step of a model on an accelerator, exact counts in the place of 2N and round figures.
 
     Args:
-        model: a Model or RecurrentModel.
+        model: a Model.
         card: an Accelerator.
         precision: of the peak.
         bytes_per_parameter: of weights and cache (B).
@@ -185,17 +184,13 @@ def for_model(
     bytes_per_parameter = positive(bytes_per_parameter, "bytes_per_parameter", "B")
     bytes_per_value, expert_parallel = (positive(bytes_per_value, "bytes_per_value", "B"), flag(expert_parallel, "expert_parallel"))
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
-    if isinstance(model, models.RecurrentModel):
-        size = whole(model.published_parameters, "published_parameters", least=1)
-        shape = dict(parameters=size, weight_bytes=size * bytes_per_parameter, kv_bytes=0, state_bytes=memory.state_bytes(model))
-    else:
-        g = changes.get("gpus_per_copy", 1)
-        shape = _transformer(model, bytes_per_parameter, bytes_per_value, g, expert_parallel)
+    g = changes.get("gpus_per_copy", 1)
+    shape = _counts(model, bytes_per_parameter, bytes_per_value, g, expert_parallel)
     return RLStep(**{**machine, **shape, **changes})
 
 
-def _transformer(model, b, b_kv, g, expert_parallel):
-    count, weights, mla = parameter_counts.parameters(model), memory.weight_bytes(model, b), bool(model.latent)
+def _counts(model, b, b_kv, g, expert_parallel):
+    count, weights, picked = parameter_counts.parameters(model), memory.weight_bytes(model, b), parameter_counts.expert_share(model)
     return dict(
         parameters=parameter_counts.active_weights(model),
         head_parameters=parameter_counts.active_weights(model, "head"),
@@ -203,10 +198,11 @@ def _transformer(model, b, b_kv, g, expert_parallel):
         weight_bytes=weights,
         embedding_bytes=0 if model.tied else count.embedding * b,
         expert_bytes=count.experts * b,
-        expert_share=model.active_experts / model.experts if model.experts else 1,
+        expert_share=picked,
         kv_bytes=memory.kv_bytes_per_token(model, b_kv),
+        state_bytes=memory.state_bytes(model),
         pair_flops=flops.attention_flops_per_pair(model),
-        decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=mla),
+        decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=parameter_counts.absorbs(model)),
         kv_copies=memory.kv_copies(model, g, expert_parallel),
         replicated_bytes=weights - count.experts * b if expert_parallel else 0,
     )
