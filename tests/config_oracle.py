@@ -69,7 +69,7 @@ def built(config):
             network = kind._from_config(config)
             network.tie_weights()
             return kind.__name__, network
-        kind = MODEL_MAPPING[type(config)] if type(config) in MODEL_MAPPING else Step3p7TextModel
+        kind = MODEL_MAPPING.get(type(config), Step3p7TextModel)
         head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         network = torch.nn.ModuleDict({"model": kind._from_config(config), "lm_head": head})
         if config.tie_word_embeddings:
