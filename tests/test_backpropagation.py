@@ -27,12 +27,13 @@ from workloads.counts.parameter_counts import parameters
 from workloads.counts.training_memory import activation_bytes, kept_layer_bytes, logits_bytes, training_state_bytes
 from workloads.counts.transformer_graph import transformer, weights
 from workloads.facts.models import Model, model, models
+from workloads.facts.tables import table
 from workloads.learning.optimizer import update_traffic
 from workloads.learning.training_batches import UpdateTokens, _Batch, document_pairs, input_timeline, pack, update_tokens
 
 QWEN = model("Qwen3-8B")
 TINY = Model("tiny", 8, 11, layers=3, heads=4, kv_heads=2, head_dim=3, ffn=10, qk_norm=True)
-TRANSFORMERS = [m for m in models().values() if isinstance(m, Model)]
+TRANSFORMERS = [m for name, m in models().items() if name not in {row["item"] for row in table("models") if row["quantity"] == "stack"}]
 SIZES = st.integers(1, 5)
 
 

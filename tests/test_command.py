@@ -68,7 +68,6 @@ def test_names_are_listed_and_each_can_be_asked_for(capsys, command, held):
     "arguments, named",
     [
         (["model", "GPT-7"], "GPT-7"),
-        (["model", "Mamba-2-2.7B"], "Mamba-2-2.7B"),
         (["model", "Qwen3-8B", "--batch", "0"], "batch"),
         (["model", "Qwen3-8B", "--context", "-1"], "-1"),
         (["model", "Qwen3-8B", "--weights", "fp7"], "weights"),

@@ -27,7 +27,7 @@ from workloads.counts import (
     training_memory,
     vision,
 )
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, layers, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import parts, price, round_schedule
 from workloads.serving import arrivals, engine, fluid, latency_metrics, step_seconds
@@ -105,6 +105,7 @@ STANDS_FOR = {
     "confidence": 0.95,
     "block_size": 1,
     "factors": 2,
+    "in_flight": 1,
     "kind": "value",
     "unit": "",
     "of": "",
@@ -117,11 +118,23 @@ OWN = {  # whole signatures with defaults of their own
     "passes.prefill": dict(batch=1, head="last"),
     "engine.Engine": dict(block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, max_model_len=10 * 1024, whole_sequence=True),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
-    "models.Model": dict(tied=False),
-    "models.Attention": dict(qkv_bias=False, qk_norm=False),
-    "models.LatentAttention": dict(rope_dim=0, query_rank=0),
-    "models.Experts": dict(shared_experts=0),
-    "parameter_counts.PartCounts": dict(biases=0, cached=0, cache_heads=1),
+    "models.Model": dict(tied=False, positions=0, mtp=0),
+    "layers.Attention": dict(
+        qkv_bias=False, qk_norm=False, window=0, chunk=0, gate="", sinks=False, output_bias=False, keys_as_values=False
+    ),
+    "layers.LatentAttention": dict(rope_dim=0, query_rank=0, top_k=0, index_heads=0, index_dim=0),
+    "layers.CompressedAttention": dict(ratio=0, overlap=False, top_k=0, index_heads=0, index_dim=0, sinks=False),
+    "layers.GatedDelta": dict(conv=4, state_value_bytes=4),
+    "layers.StateSpace": dict(groups=1, conv=4, state_value_bytes=4),
+    "layers.Rwkv": dict(value_rank=0, state_value_bytes=4),
+    "layers.Experts": dict(
+        shared_experts=0, shared_ffn=0, dense_ffn=0, expert_hidden=0, plain=False, biases=False, router_bias=False, shared_gate=False
+    ),
+    "layers.Layer": dict(streams=1),
+    "spans.Span": dict(heads=1, sees=0, keeps=0, every=1, chunk=False),
+    "spans.Span.kept": dict(in_flight=1),
+    "spans.Span.read": dict(steps=1),
+    "spans.Span.seen": dict(past=0),
     "configuration.printed_page": dict(completion=4 * 1024),
     "configuration.lognormal_lengths": dict(count=64),
     "parts.Rollout": dict(
@@ -219,25 +232,24 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
     latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
     models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
-    models.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1}, {}),
-    models.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0}, {}),
-    models.Gated: ({"ffn": 1}, {}),
-    models.Plain: ({"ffn": 1}, {}),
-    models.Experts: ({"experts": 1, "active_experts": 1, "expert_ffn": 1, "shared_experts": 0}, {}),
-    models.RecurrentModel: (
-        {
-            "layers": 1,
-            "hidden": 1,
-            "heads": 1,
-            "head_dim": 1,
-            "state_dim": 1,
-            "matrix_bytes_per_value": 1,
-            "vector_values": 0,
-            "vector_bytes_per_value": 0,
-            "published_parameters": 1,
-        },
-        {"name": "made"},
+    layers.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1, "window": 0, "chunk": 0}, {}),
+    layers.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0, "top_k": 0}, {}),
+    layers.CompressedAttention: (
+        dict.fromkeys(("heads", "head_dim", "query_rank", "output_groups", "output_rank", "window"), 1)
+        | {"ratio": 0, "top_k": 0, "index_heads": 0, "index_dim": 0},
+        {},
     ),
+    layers.GatedDelta: (dict.fromkeys(("heads", "key_heads", "key_dim", "value_dim", "conv"), 1), {}),
+    layers.StateSpace: (dict.fromkeys(("heads", "head_dim", "state_dim", "groups", "conv"), 1), {}),
+    layers.Rwkv: (dict.fromkeys(("heads", "head_dim", "decay_rank", "rate_rank", "gate_rank"), 1) | {"value_rank": 0}, {}),
+    layers.Gated: ({"ffn": 1}, {}),
+    layers.Plain: ({"ffn": 1}, {}),
+    layers.Experts: (
+        {"experts": 1, "active_experts": 1, "expert_ffn": 1}
+        | dict.fromkeys(("shared_experts", "shared_ffn", "dense_ffn", "expert_hidden"), 0),
+        {},
+    ),
+    layers.Layer: ({"streams": 1}, {"mixer": None, "ffn": layers.Gated(1)}),
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
     engine.Engine: ({"blocks": 1, "block_size": 1, "max_num_batched_tokens": 1, "max_num_seqs": 1, "max_model_len": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),

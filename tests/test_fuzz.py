@@ -33,6 +33,7 @@ from workloads.counts import (
     encoder_decoder,
     layout,
     mixture_of_experts,
+    parameter_counts,
     passes,
     request_tokens,
     speech,
@@ -40,7 +41,7 @@ from workloads.counts import (
     transformer_graph,
     vision,
 )
-from workloads.facts import accelerators, formats, models
+from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import lifetime, scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
 from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, simulation, step_seconds
@@ -103,9 +104,30 @@ def model_shapes(draw, experts=None, latent=None, layers=60, width=64):
     return models.Model("made", **sizes)
 
 
-recurrent = st.builds(
-    models.RecurrentModel, st.just("made"), *[st.integers(1, 5000)] * 6, st.integers(0, 5000), st.integers(1, 4), st.integers(1, 10**12)
+even = lambda model: all(span.even for _, span in parameter_counts.spans(model))
+size = st.integers(1, 64)
+kept = st.one_of(
+    st.builds(layers.GatedDelta, *[size] * 4),
+    st.builds(layers.StateSpace, *[size] * 3),
+    st.builds(layers.Rwkv, *[size] * 5, st.integers(0, 8)),
+    st.none(),
 )
+reaching = st.one_of(
+    st.builds(
+        layers.Attention, few, st.just(1), size, window=st.integers(0, 99), gate=st.sampled_from(["", "head", "value"]), sinks=st.booleans()
+    ),
+    st.builds(layers.Attention, few, st.just(1), size, size, keys_as_values=st.booleans()),
+    st.builds(layers.LatentAttention, few, size, size, size, size, size, top_k=size, index_heads=few, index_dim=size),
+    st.builds(layers.CompressedAttention, st.just(4), size, size, st.just(2), size, size, few, st.booleans(), size, few, size),
+)
+apart = st.one_of(
+    st.builds(layers.Gated, size),
+    st.builds(layers.Plain, size),
+    st.builds(layers.Experts, st.integers(4, 9), few.map(lambda k: min(k, 4)), size, few, size, size, size, *[st.booleans()] * 4),
+)
+stack_of = lambda mixer: lists(st.tuples(few, st.builds(layers.Layer, mixer, apart, st.integers(1, 4))), 1, 3)
+shaped = lambda mixer: st.builds(models.Model, st.just("made"), size, st.integers(1, 999), stack_of(mixer), st.booleans())
+recurrent, hybrid, attending = shaped(kept), shaped(st.one_of(kept, reaching)), shaped(reaching)  # blocks of positions: test_stacks
 card = st.builds(
     lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
@@ -215,14 +237,15 @@ KINDS = {  # kind: (valid values, invalid values)
     "flag": (st.booleans(), []),
     "head": (st.sampled_from(["all", "last", 0, 1]), ["most", -1, 2.5, NAN]),
     "model": (
-        st.one_of(st.sampled_from([m for m in models.models().values() if isinstance(m, models.Model)]), model_shapes()),
-        [None, models.model("Mamba-2-2.7B")],
+        st.one_of(st.sampled_from([m for m in models.models().values() if parameter_counts.spans(m) and even(m)]), model_shapes()),
+        [None, "Qwen3-8B"],
     ),
-    "any_model": (st.one_of(model_shapes(), recurrent), [None]),
+    "any_model": (st.one_of(st.sampled_from(list(models.models().values())), model_shapes(), hybrid), [None, "Qwen3-8B"]),
+    "attending": (st.one_of(model_shapes(), attending), [None]),
     "any_graph": (graph, []),
     "plain_model": (model_shapes(experts=False, latent=False), [models.model("DeepSeek-V3"), models.model("Mixtral-8x7B")]),
     "tiny_model": (tiny, [None]),
-    "recurrent": (recurrent, [None, models.model("Qwen3-8B")]),
+    "recurrent": (recurrent, [None]),
     "card": (card, []),
     "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
     "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
@@ -529,10 +552,14 @@ def test_invalid_input_is_refused_by_name(name, arguments, result, argument):
 EXAMPLES = [
     models.model("Qwen3-8B"),
     models.model("Mamba-2-2.7B"),
-    models.Attention(4, 2, 8),
-    models.LatentAttention(4, 8, 16, 2, 3),
-    models.Gated(5),
-    models.Experts(4, 2, 5),
+    layers.Attention(4, 2, 8),
+    layers.LatentAttention(4, 8, 16, 2, 3),
+    layers.CompressedAttention(4, 8, 16, 2, 3, 5),
+    layers.GatedDelta(4, 2, 8, 8),
+    layers.StateSpace(4, 8, 16),
+    layers.Rwkv(4, 8, 2, 2, 2),
+    layers.Gated(5),
+    layers.Experts(4, 2, 5),
     accelerators.accelerator("H100 SXM"),
     request_tokens.Request(8, 4, 2),
     arrivals.Window(60, 4, ((request_tokens.Request(8, 4), 1),)),
@@ -645,7 +672,7 @@ def test_the_smallest_shapes_are_shapes():
     models.Model(
         "m", 1, 1, layers=1, heads=2, kv_heads=2, head_dim=1, ffn=0, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0
     )
-    models.RecurrentModel("m", *[1] * 6, 0, 0, 1)
+    models.Model("m", 1, 1, [(1, layers.Layer(layers.StateSpace(1, 1, 1), None))])
     arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
     latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)
     attempts.Attempts(1, 0, 0), attempts.Attempts(1, 1, 0), taskgraph.Stage("a", 0), round_schedule.Role("a", 0)

@@ -21,7 +21,8 @@ from pathlib import Path
 import workloads as wl
 from workloads.counts import flops, memory
 from workloads.facts.accelerators import Accelerator
-from workloads.facts.models import Layer, Model, Plain
+from workloads.facts.layers import Layer, Plain
+from workloads.facts.models import Model
 from workloads.units import number, quantity
 
 from . import bands as table_of_bands

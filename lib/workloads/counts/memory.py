@@ -210,7 +210,8 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False, tokens:
         return next(iter(copies.values()))
     if tokens is None and not all(span.even for _, span in met):
         raise ValueError(f"tokens must be given where windows and full attention have other heads, got none for {model.name}")
-    sizes = [(count * sum(span.cached.values()) * (1 if tokens is None else span.kept(tokens)), span) for count, span in met]
+    kept = lambda span: 1 if tokens is None else span.kept(maximum(tokens, 1))
+    sizes = [(count * sum(span.cached.values()) * kept(span), span) for count, span in met]
     return sum(size * copies[span.heads] for size, span in sizes) / sum(size for size, _ in sizes)
 
 
@@ -248,7 +249,7 @@ def cards_that_hold(
     """
     room = positive(memory_bytes, "memory_bytes", "B")
     weights, cache = weight_bytes(model, bytes_per_parameter), kv_bytes(model, tokens, batch, bytes_per_value)
-    return next((cards for cards in range(1, 1025) if cards * room >= weights + cache * kv_copies(model, cards)), None)
+    return next((cards for cards in range(1, 1025) if cards * room >= weights + cache * kv_copies(model, cards, tokens=tokens)), None)
 
 
 @formula

@@ -245,6 +245,7 @@ def stack_counts(model: Model) -> tuple[tuple[Count, _PartCounts, _PartCounts], 
     return tuple((count, counted(layer.mixer, layer), counted(layer.ffn, layer)) for count, layer in model.stack)
 
 
+@formula
 def spans(model: Model) -> list[tuple[Count, Span]]:
     """What queries of a model meet, over its attention layers: how many layers, and a `Span` of each.
 
@@ -259,6 +260,7 @@ def spans(model: Model) -> list[tuple[Count, Span]]:
     return [(count, span) for count, mixer, _ in stack_counts(model) for span in mixer.spans]
 
 
+@formula
 def even_spans(model: Model) -> list[tuple[Count, Span]]:
     """The `spans` of a model whose every attention layer meets every pair and keeps every position.
 
@@ -279,6 +281,7 @@ def even_spans(model: Model) -> list[tuple[Count, Span]]:
     return found
 
 
+@formula
 def absorbs(model: Model) -> bool:
     """Whether decode lets queries meet the cached latent itself (MLA).
 
@@ -293,6 +296,7 @@ def absorbs(model: Model) -> bool:
     return any(span.absorbed for _, span in spans(model))
 
 
+@formula
 def expert_share(model: Model) -> Share:
     """Share of the routed experts that a token uses (1 without experts).
 

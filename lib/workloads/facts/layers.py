@@ -233,8 +233,6 @@ class Gated(_Sizes):
 
     ffn: int
 
-    experts = active_experts = expert_ffn = shared_experts = 0  # of Experts alone
-
 
 @dataclass(frozen=True)
 class Plain(Gated):
@@ -274,8 +272,6 @@ class Experts(_Sizes):
     biases: bool = False
     router_bias: bool = False
     shared_gate: bool = False
-
-    ffn = 0  # of Gated alone
 
     def __post_init__(self):
         super().__post_init__()

@@ -15,7 +15,8 @@ from .tables import table
 def _shared(model, part, name):
     """A size that all layers share; what a feed-forward part lacks counts as 0 and is no other size."""
     parts = [getattr(layer, part) for _, layer in model.stack]
-    found = dict.fromkeys(getattr(kind, name, None) for kind in parts if kind is not None)
+    lacking = getattr(Experts, name, 0) if part == "ffn" else None
+    found = dict.fromkeys(getattr(kind, name, lacking) for kind in parts if kind is not None)
     if part == "ffn" and len(found) > 1:
         found.pop(0, None)
     if len(found) > 1 or None in found or not found:
@@ -137,9 +138,9 @@ def _stack(layers=None, dense_layers=0, **sizes):
     parts = (mixer, *(part for _, part in ffns))
     for name, value in sizes.items():
         owners = [part for part in parts if hasattr(part, one_of(name, "size of a layer", SIZES))]
-        if not owners:
-            raise ValueError(f"{name} must be left out where layers are {mixer!r}, got {value!r}")
-        if value not in [getattr(part, name) for part in owners] and not (name == "value_dim" and value is None):
+        if not owners and value:
+            raise ValueError(f"{name} must be 0 in {' and '.join(type(part).__name__ for part in reversed(parts))}, got {value!r}")
+        if owners and value not in [getattr(part, name) for part in owners] and not (name == "value_dim" and value is None):
             raise ValueError(f"{name} must be {getattr(owners[0], name)!r} in {owners[0]!r}, got {value!r}")
     return tuple((count, Layer(mixer, part)) for count, part in ffns if count != 0)
 
