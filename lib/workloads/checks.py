@@ -301,7 +301,7 @@ def one_of(value: Any, name: str, allowed: Collection[Any]) -> Any:
         ValueError: head must be one of 'all', 'last', got 'most'
     """
     if value not in allowed:
-        _refuse(name, "", value, "one of " + ", ".join(map(repr, allowed)))
+        _refuse(name, "", value, "one of " + (", ".join(map(repr, allowed)) or "none that is known"))
     return value
 
 

@@ -34,7 +34,8 @@ _ALIASES = "Bytes BytesPerToken BytesPerSecond FlopCount FlopsPerSecond FlopsPer
 UNITS = dict(zip(_ALIASES.split(), "B B B/s FLOP FLOP/s FLOP/B s 1/s $".split()))
 TABLES = dict(Model="models", Accelerator="accelerators")
 # Fields that hold a quantity of a table under another name
-FIELDS = dict(memory=["memory_bytes"], peak=["peaks"], head_dim=["head_dim", "value_dim"], layers=["stack"], dense_layers=["stack"])
+FIELDS = dict(memory=["memory_bytes"], reported=["reported_bytes"], peak=["peaks"], fast=["links"], pcie=["links"], network=["links"])
+FIELDS |= dict(head_dim=["head_dim", "value_dim"], layers=["stack"], dense_layers=["stack"])
 # Plain numbers; most names and numbers of a line; most operations of a call that are shown one by one
 NUMBERS, LONG, MANY = (int, float, Fraction), 8, 2000
 BINDS, CLOSE = {"+": 1, "sum": 1, "−": 1, "·": 2, "/": 2}, 4

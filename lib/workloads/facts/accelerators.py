@@ -1,13 +1,14 @@
-"""Facts about accelerators: memory, memory bandwidth and dense peak rates, each a row of data/accelerators.tsv."""
+"""Facts about accelerators: memory, bandwidth, dense peak rates and links, each a row of data/accelerators.tsv."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 
-from ..checks import formula, keep, one_of, positive
-from ..units import Bytes, BytesPerSecond, FlopsPerSecond
+from ..checks import formula, keep, one_of, positive, whole
+from ..units import Bytes, BytesPerSecond, Count, FlopsPerSecond
 from .tables import base_value, table
 
 
@@ -17,16 +18,19 @@ class Accelerator:
 
     Attributes:
         name: as the table or its user writes it.
-        memory_bytes: what it holds (B).
+        memory_bytes: what it holds by its label (B).
         bandwidth: memory bandwidth (B/s).
         peaks: dense FLOP/s by precision.
         label: the memory size as it is sold.
         source: the documents behind the numbers.
+        reported_bytes: memory that the driver reports; None where no source prints it (B).
+        links: bytes a second that it sends, in one direction, by kind: "fast" (NVLink, Infinity Fabric, ICI), "pcie", "network" (B/s).
+        domain: how many share the fast link; None where no source prints it.
 
     Assumptions:
         peaks are dense. A vendor's figure "with sparsity" is twice the dense one and stands in the table only. The
-        label is read in powers of ten; drivers of cards with stacked memory report about 7% more, so what fits here
-        fits the card.
+        label is read in powers of ten; drivers of cards with stacked memory report up to 7% more. Links are line rates,
+        of an accelerator in the maker's usual node, all its ports together.
 
     Raises:
         ValueError: for a number that is not finite and above 0.
@@ -42,10 +46,17 @@ class Accelerator:
     peaks: MappingProxyType[str, FlopsPerSecond] = field(hash=False)
     label: str = ""
     source: str = ""
+    reported_bytes: Bytes | None = None
+    links: Mapping[str, BytesPerSecond] = field(default_factory=dict, hash=False)
+    domain: Count | None = None
 
     def __post_init__(self):
         keep(self, positive, "B", "memory_bytes")
+        keep(self, positive, "B", "reported_bytes", unknown=True)
         keep(self, positive, "B/s", "bandwidth")
+        keep(self, whole, "", "domain", least=1, unknown=True)
+        links = {kind: positive(rate, f"links[{kind!r}]", "B/s") for kind, rate in self.links.items()}
+        object.__setattr__(self, "links", MappingProxyType(links))
         peaks = {precision: positive(peak, f"peaks[{precision!r}]", "FLOP/s") for precision, peak in self.peaks.items()}
         object.__setattr__(self, "peaks", MappingProxyType(peaks))
 
@@ -61,6 +72,18 @@ class Accelerator:
         """
         return self.peaks[one_of(precision, f"precision of {self.name}", tuple(self.peaks))]
 
+    def link(self, kind: str) -> BytesPerSecond:
+        """Bytes a second (B/s) that one accelerator sends over a link, in one direction; what no source prints is refused.
+
+        Args:
+            kind: "fast" (NVLink, Infinity Fabric, ICI), "pcie" or "network".
+
+        Example:
+            >>> accelerator("H100 SXM").link("fast")
+            450000000000
+        """
+        return self.links[one_of(kind, f"link of {self.name}", tuple(self.links))]
+
 
 @cache
 def _accelerators():
@@ -71,11 +94,12 @@ def _accelerators():
 
 
 def _accelerator(name, rows):
-    only = {row["quantity"]: row for row in rows}
+    only = {row["quantity"]: base_value(row) for row in rows if row["quantity"] != "peak"}
     peaks = {row["precision"]: base_value(row) for row in rows if row["quantity"] == "peak" and row["sparsity"] == "dense"}
-    label = f"{only['memory']['value']} {only['memory']['unit']}"
+    links = {kind: only[kind] for kind in ("fast", "pcie", "network") if kind in only}
+    label = next(f"{row['value']} {row['unit']}" for row in rows if row["quantity"] == "memory")
     source = "; ".join(dict.fromkeys(row["document"] for row in rows))
-    return Accelerator(name, base_value(only["memory"]), base_value(only["bandwidth"]), peaks, label, source)
+    return Accelerator(name, only["memory"], only["bandwidth"], peaks, label, source, only.get("reported"), links, only.get("domain"))
 
 
 def accelerators() -> dict[str, Accelerator]:
