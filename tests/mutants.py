@@ -158,7 +158,7 @@ def passes(folder, runs, patience=PATIENCE):
 
 def copied(folder):
     shutil.rmtree(folder, ignore_errors=True)
-    for part in ("lib/workloads", "tests"):
+    for part in ("lib/workloads", "lib/workloads_book", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "requirements*"))
     (folder / "book/_site").mkdir(parents=True)
     shutil.copy(ROOT / "book/_site/chromium.py", folder / "book/_site")  # what conftest.py asks for a browser

@@ -29,7 +29,7 @@ from workloads.counts.transformer_graph import transformer, weights
 from workloads.facts.models import Model, model, models
 from workloads.facts.tables import table
 from workloads.learning.optimizer import update_traffic
-from workloads.learning.training_batches import UpdateTokens, _Batch, document_pairs, input_timeline, pack, update_tokens
+from workloads_book.studies.training_batches import UpdateTokens, _Batch, document_pairs, input_timeline, pack, update_tokens
 
 QWEN = model("Qwen3-8B")
 TINY = Model("tiny", 8, 11, layers=3, heads=4, kv_heads=2, head_dim=3, ffn=10, qk_norm=True)

@@ -19,7 +19,6 @@ from workloads.counts import (
     diffusion,
     encoder_decoder,
     layout,
-    mixture_of_experts,
     parameter_counts,
     passes,
     request_tokens,
@@ -28,10 +27,11 @@ from workloads.counts import (
     vision,
 )
 from workloads.facts import accelerators, layers, models
-from workloads.learning import lifetime, scaling
+from workloads.learning import scaling
 from workloads.learning.rl import parts, price, round_schedule
 from workloads.serving import arrivals, engine, fluid, latency_metrics, step_seconds
 from workloads.times import machine, taskgraph
+from workloads_book.studies import lifetime, mixture_of_experts
 
 STANDS_FOR = {
     **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split

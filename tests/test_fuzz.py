@@ -32,7 +32,6 @@ from workloads.counts import (
     diffusion,
     encoder_decoder,
     layout,
-    mixture_of_experts,
     parameter_counts,
     passes,
     request_tokens,
@@ -42,11 +41,12 @@ from workloads.counts import (
     vision,
 )
 from workloads.facts import accelerators, formats, layers, models
-from workloads.learning import lifetime, scaling
+from workloads.learning import scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, playback, simulation, step_seconds
+from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
+from workloads_book.studies import lifetime, mixture_of_experts, playback
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators"}

@@ -71,6 +71,15 @@ def test_the_library_knows_nothing_of_the_book():
     assert [name for name in LIBRARY if any(other.startswith("workloads_book") for other in imports(name)[0])] == []
 
 
+def test_a_study_of_the_pages_needs_the_library_and_other_studies_alone():
+    studies = [name for name in BOOK if name.startswith("workloads_book.studies.")]
+    for name in studies:
+        own, others = imports(name)
+        assert {other for other in own if other.startswith("workloads_book")} <= {*studies}, name
+        assert others <= set(sys.stdlib_module_names), name
+    assert studies
+
+
 def test_imports_form_no_circle():
     # a package's __init__ stands for what it gathers: modules below it do not wait for it
     graph = {name: {other for other in imports(name)[0] if EVERY[other].name != "__init__.py"} for name in EVERY}

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.costs import rent
-from workloads.counts import flops, mixture_of_experts, parameter_counts
-from workloads.counts.mixture_of_experts import ExpertLayers
+from workloads.counts import flops, parameter_counts
 from workloads.facts import models
 from workloads.facts.tables import table
-from workloads.learning import lifetime, scaling
-from workloads.learning.lifetime import TaskType
+from workloads.learning import scaling
 from workloads_book import training_reports
+from workloads_book.studies import lifetime, mixture_of_experts
+from workloads_book.studies.lifetime import TaskType
+from workloads_book.studies.mixture_of_experts import ExpertLayers
 
 amounts = st.floats(1e-3, 1e9)
 

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workloads.counts.request_tokens import Request
-from workloads.serving import arrivals, playback
+from workloads.serving import arrivals
 from workloads_book import load_records, measured_runs
 from workloads_book.load_records import InteractiveRecord, LearningRecord, MediaRecord, ModelCall, ToolCall
+from workloads_book.studies import playback
 
 CALLS = ModelCall(10, 4, 3, 0.0, 2.0), ModelCall(20, 12, 5)
 TASK = InteractiveRecord("t1", "tests pass", True, "Qwen3-8B", "v1", 1.5, CALLS, (ToolCall("run", 0, 0.1),), 2, 30.0)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.serving.playback import (
+from workloads_book.measured_runs import VoiceRecord, voice_record
+from workloads_book.studies.playback import (
     _Delivery,
     arrived_audio,
     chunk_bytes,
@@ -21,7 +22,6 @@ from workloads.serving.playback import (
     playback,
     smallest_buffer,
 )
-from workloads_book.measured_runs import VoiceRecord, voice_record
 
 NETWORK = [5, 5, 50, 5, 5, 5, 5, 5]
 ARRIVALS = [38, 58, 123, 98, 118, 138, 158, 178]

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from workloads.counts import flops
 from workloads.facts import accelerators, models
-from workloads.learning.rl import configuration, phases, round_schedule, samples, weight_sync
+from workloads.learning.rl import configuration, phases, round_schedule, weight_sync
 from workloads.learning.rl.round_schedule import CARRIED, Role
 from workloads.times import taskgraph
+from workloads_book.studies import samples
 
 
 def loop(*seconds):

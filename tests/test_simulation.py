@@ -13,7 +13,6 @@ from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import Accelerator, accelerator
 from workloads.facts.models import model
 from workloads.serving.arrivals import Arrival, random_times
-from workloads.serving.calibration import calibrate, relative_errors
 from workloads.serving.engine import Engine, Run, Served
 from workloads.serving.simulation import serve
 from workloads.serving.simulation_steps import serve_stepwise
@@ -29,6 +28,7 @@ from workloads_book.measured_runs import (
     replay_load,
     replay_settings,
 )
+from workloads_book.studies.calibration import calibrate, relative_errors
 
 QWEN, CARD = model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation")
 ENGINE = Engine(**replay_settings())

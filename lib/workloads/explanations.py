@@ -114,8 +114,8 @@ class _Recording:
         return self.traced("leaf", (), value, name=name, note=f"worked out in {frame.f_code.co_name.strip('_<>')}")
 
     def naming(self, frame: Any, event: str, result: Any) -> None:
-        """For Python to call: at a return within the library, names of its text name what has none yet."""
-        if event != "return" or not re.match(r"workloads\.\w+\.", frame.f_globals.get("__name__", "")):
+        """For Python to call: at a return within the library or a folder built on it, names of its text name what has none yet."""
+        if event != "return" or not re.match(r"workloads\w*\.\w+\.", frame.f_globals.get("__name__", "")):
             return
         own, whose = frame.f_code.co_name.strip("_"), str(getattr(frame.f_locals.get("self"), "name", ""))  # a matrix says which one it is
         own = f"{whose}.{own}".replace(" ", "_") if re.fullmatch("[a-z ]+", whose) else own

@@ -1,1 +1,1 @@
-"""Learning: batches and optimizer of training, scaling laws, the life of a model; reinforcement learning in `rl`."""
+"""Learning: the optimizer of training, scaling laws; reinforcement learning in `rl`."""

@@ -5,9 +5,10 @@ from math import ceil
 
 from workloads.counts import backpropagation, flops, parameter_counts, training_memory, transformer_graph
 from workloads.facts import accelerators, models
-from workloads.learning import lifetime, optimizer, scaling, training_batches
+from workloads.learning import optimizer, scaling
 from workloads.times import roofline
 from workloads.units import GIGA, HOUR, number, quantity
+from workloads_book.studies import lifetime, training_batches
 
 from .. import plot
 from ..plot import Axis, Line

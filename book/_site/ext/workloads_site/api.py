@@ -22,6 +22,7 @@ from sphinx.util.nodes import make_refnode
 from sphinx_codeautolink.extension.block import link_html
 
 FOLDER = "book/reference/api"
+STUDIES = "workloads_book.studies"
 SECTIONS = ("Equation", "Assumptions", "Source")  # of docstrings, beside those that napoleon knows
 MARKUP = re.compile(
     r"``(?P<code>.+?)``|`(?P<name>[^`]+)`|(?<![\w.])(?P<data>data/\w+\.tsv)"
@@ -190,7 +191,9 @@ def index_page():
         lines += [f"## {layer.capitalize()}", "", f"{markdown(summary(f'workloads.{layer}'))}.", "", *_listed(there)]
     base = [m for m in shown() if m.startswith("workloads.") and m.count(".") == 1]
     lines += ["## Beneath all layers", "", *_listed(base)]
-    book = [m for m in shown() if m.startswith("workloads_book")]
+    studies = [m for m in shown() if m.startswith(STUDIES)]
+    lines += ["## What single pages work through", "", f"{markdown(summary(STUDIES))}.", "", *_listed(studies)]
+    book = [m for m in shown() if m.startswith("workloads_book") and m not in studies]
     return "\n".join([*lines, "## What the pages show with", "", f"{markdown(summary('workloads_book'))}.", "", *_listed(book)])
 
 

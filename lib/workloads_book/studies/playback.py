@@ -11,9 +11,9 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..checks import MANY, finite, formula, fraction, nonnegative, positive, some, whole
-from ..numeric import Number, ceil, is_array, maximum, total
-from ..units import Bytes, Count, Milliseconds, PerSecond, Share, Tokens
+from workloads.checks import MANY, finite, formula, fraction, nonnegative, positive, some, whole
+from workloads.numeric import Number, ceil, is_array, maximum, total
+from workloads.units import Bytes, Count, Milliseconds, PerSecond, Share, Tokens
 
 
 @formula

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ..checks import formula, keep, one_of, whole
-from ..facts.tables import table
-from ..units import Count, FlopCount
-from .flops import rule_6n
+from workloads.checks import formula, keep, one_of, whole
+from workloads.counts.flops import rule_6n
+from workloads.facts.tables import table
+from workloads.units import Count, FlopCount
 
 
 @dataclass(frozen=True)

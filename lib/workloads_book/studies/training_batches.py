@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .. import checks
-from ..counts import flops
-from ..numeric import Number
-from ..times import taskgraph
-from ..units import Count, Seconds, Tokens
+from workloads import checks
+from workloads.counts import flops
+from workloads.numeric import Number
+from workloads.times import taskgraph
+from workloads.units import Count, Seconds, Tokens
 
 
 # Batches

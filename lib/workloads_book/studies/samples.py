@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from ... import checks
-from ...costs import attempts
-from ...numeric import Number, total
-from ...units import Count, Share, Tokens
+from workloads import checks
+from workloads.costs import attempts
+from workloads.numeric import Number, total
+from workloads.units import Count, Share, Tokens
 
 
 # -------------------------------------------------------------------------------------- samples generated, samples kept

@@ -7,13 +7,13 @@ from dataclasses import replace
 from itertools import product
 from math import inf, log
 
-from ..checks import finite, formula, one_of, positive, some
-from ..numeric import Number
-from ..units import Seconds, Share
-from .arrivals import Arrival
-from .engine import Engine, Run
-from .simulation import serve
-from .step_seconds import StepTime
+from workloads.checks import finite, formula, one_of, positive, some
+from workloads.numeric import Number
+from workloads.serving.arrivals import Arrival
+from workloads.serving.engine import Engine, Run
+from workloads.serving.simulation import serve
+from workloads.serving.step_seconds import StepTime
+from workloads.units import Seconds, Share
 
 
 @formula
