@@ -29,11 +29,13 @@ from hypothesis import strategies as st
 from workloads.costs import attempts
 from workloads.counts import (
     backpropagation,
+    collectives,
     diffusion,
     encoder_decoder,
     layout,
     parameter_counts,
     passes,
+    plan,
     request_tokens,
     speech,
     training_memory,
@@ -225,6 +227,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "n2": (st.integers(2, 10**5), [1, 0, *NOT_WHOLE]),
     "few": (few, [0, *NOT_WHOLE]),
     "few0": (st.integers(0, 8), NOT_WHOLE),
+    "eights": (st.integers(1, 32).map(lambda k: 8 * k), [0, *NOT_WHOLE]),
     "n100": (st.integers(9, 100), [-1, 2.5, NAN, INF, "1"]),
     "kilo": (st.integers(1, 200).map(lambda k: 1000 * k), NOT_POSITIVE),
     "side": (st.integers(1, 60).map(lambda k: 32 * k), [0, 33, *NOT_WHOLE]),
@@ -248,6 +251,10 @@ KINDS = {  # kind: (valid values, invalid values)
     "recurrent": (recurrent, [None]),
     "card": (card, []),
     "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
+    "split": (st.builds(layout.Layout, *[st.sampled_from([1, 2, 4])] * 5), []),
+    "traffic": (st.builds(collectives.Traffic, big, big, few, few), []),
+    "linked": (card.map(lambda c: dataclasses.replace(c, links=dict(fast=4e11, network=5e10), domain=8)), []),
+    "plan": (st.builds(plan.Plan, few, zero=st.sampled_from([0, 1, 2, 3]), recompute=st.sampled_from(["nothing", "layers"])), []),
     "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
     "machine": (machine_of(card, few), []),
     "rented": (st.builds(machine.Machine, card, few, dollars_per_gpu_hour=unit), []),
@@ -485,7 +492,8 @@ def scaled(value, factor):
     if isinstance(value, (int, float)):
         return value * factor
     if isinstance(value, accelerators.Accelerator):
-        return dataclasses.replace(value, bandwidth=value.bandwidth / factor, peaks={k: v / factor for k, v in value.peaks.items()})
+        rates = {name: {k: v / factor for k, v in getattr(value, name).items()} for name in ("peaks", "links")}
+        return dataclasses.replace(value, bandwidth=value.bandwidth / factor, **rates)
     if isinstance(value, machine.Machine):
         return dataclasses.replace(value, accelerator=scaled(value.accelerator, factor))
     if isinstance(value, arrivals.Window):
@@ -592,6 +600,8 @@ EXAMPLES = [
     encoder_decoder.DEEPSEEK_V41_FLASH.body,
     encoder_decoder.DEEPSEEK_V41_FLASH.far,
     layout.Layout(2),
+    plan.Plan(2),
+    collectives.Traffic(4, 3, 2, 1),
     passes.Pass(6, 2),
     machine.Machine(accelerators.accelerator("H100 SXM"), 2),
     formats.Formats(1, 2),

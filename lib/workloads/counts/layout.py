@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import keep, whole
+from ..checks import keep, multiple, whole
 from ..facts.models import Model
 from ..numeric import Number
 from ..units import Count, Tokens
 from .memory import kv_copies
+from .parameter_counts import parameters
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,33 @@ class Layout:
     def gpus(self) -> Count:
         """Accelerators in all. Experts are spread over those that tensor and data parallelism name, so they add none."""
         return self.tensor * self.pipeline * self.data * self.context
+
+    @property
+    def expert_ways(self) -> Count:
+        """Ways that routed experts are split: `expert`, or as all matrices are where that is 1."""
+        return self.tensor if self.expert == 1 else self.expert
+
+    @property
+    def expert_copies(self) -> Count:
+        """Whole sets of a stage's routed experts, over the cards of tensor, data and context parallelism."""
+        cards = self.tensor * self.data * self.context
+        return multiple(cards, self.expert_ways, "cards of a stage, over which experts are split,") // self.expert_ways
+
+    def card_parameters(self, model: Model) -> tuple[Number, Number]:
+        """Parameters on one card before any sharding over copies: all but the routed experts, and these; mean over
+        stages.
+
+        Args:
+            model: a Model.
+
+        Example:
+            >>> from workloads.facts.models import model
+            >>> split = Layout(data=64, pipeline=16, expert=64).card_parameters(model("DeepSeek-V3"))
+            >>> [round(part / 1e9, 2) for part in split]
+            [1.07, 0.64]
+        """
+        count = parameters(model)
+        return (count.total - count.experts) / (self.tensor * self.pipeline), count.experts / (self.expert_ways * self.pipeline)
 
     def kv_copies(self, model: Model, tokens: Tokens | None = None) -> Number:
         """How often the cards of one copy together store a sequence's cache (see `memory.kv_copies`).
