@@ -171,10 +171,15 @@ def kv_bytes(model: Model, tokens: Tokens, batch: Count = 1, bytes_per_value: By
         603979776
     """
     batch, tokens = nonnegative(batch, "batch", "sequences"), nonnegative(tokens, "tokens")
+    in_flight = whole(in_flight, "in_flight", "tokens", least=1)
     if all(span.even for _, span in spans(model)):
         return batch * tokens * kv_bytes_per_token(model, bytes_per_value)
-    in_flight = whole(in_flight, "in_flight", "tokens", least=1)
-    return batch * sum(size * span.kept(tokens, in_flight) for size, span in _cached(spans(model), bytes_per_value))
+    return batch * _kept(model, tokens, bytes_per_value, in_flight)
+
+
+def _kept(model, tokens, bytes_per_value, in_flight):
+    """Cache of one sequence, span by span (B)."""
+    return sum(size * span.kept(tokens, in_flight) for size, span in _cached(spans(model), bytes_per_value))
 
 
 @formula
@@ -202,6 +207,7 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False, tokens:
         (2.0, 8, 1)
     """
     met, cards = spans(model), whole(cards, "cards", least=1)
+    tokens = None if tokens is None else positive(tokens, "tokens")
     if flag(expert_parallel, "expert_parallel") or not met:
         return 1
     heads = dict.fromkeys(span.heads for _, span in met)
@@ -210,7 +216,7 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False, tokens:
         return next(iter(copies.values()))
     if tokens is None and not all(span.even for _, span in met):
         raise ValueError(f"tokens must be given where windows and full attention have other heads, got none for {model.name}")
-    kept = lambda span: 1 if tokens is None else span.kept(maximum(tokens, 1))
+    kept = lambda span: 1 if tokens is None else span.kept(tokens)
     sizes = [(count * sum(span.cached.values()) * kept(span), span) for count, span in met]
     return sum(size * copies[span.heads] for size, span in sizes) / sum(size for size, _ in sizes)
 
@@ -249,7 +255,9 @@ def cards_that_hold(
     """
     room = positive(memory_bytes, "memory_bytes", "B")
     weights, cache = weight_bytes(model, bytes_per_parameter), kv_bytes(model, tokens, batch, bytes_per_value)
-    return next((cards for cards in range(1, 1025) if cards * room >= weights + cache * kv_copies(model, cards, tokens=tokens)), None)
+    return next(
+        (cards for cards in range(1, 1025) if cards * room >= weights + cache * kv_copies(model, cards, tokens=maximum(tokens, 1))), None
+    )
 
 
 @formula
@@ -355,7 +363,9 @@ def prefill_bytes(
     new, batch = positive(new, "new", "tokens"), positive(batch, "batch", "sequences")
     weights = weights_read_per_step(model, bytes_per_parameter, batch * new)
     rows = new * model.hidden * _width(bytes_per_parameter, "embedding", "bytes_per_parameter")
-    cache, state = kv_bytes(model, new + nonnegative(past, "past", "tokens"), 1, bytes_per_value, new), state_bytes(model)
+    tokens, state = new + nonnegative(past, "past", "tokens"), state_bytes(model)
+    even = all(span.even for _, span in spans(model))
+    cache = kv_bytes(model, tokens, 1, bytes_per_value) if even else _kept(model, tokens, bytes_per_value, new)
     if state:
         cache = cache + state * where(past > 0, 2, 1)
     return weights + batch * (rows + cache)

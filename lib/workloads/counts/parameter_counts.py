@@ -245,8 +245,8 @@ def stack_counts(model: Model) -> tuple[tuple[Count, _PartCounts, _PartCounts], 
     return tuple((count, counted(layer.mixer, layer), counted(layer.ffn, layer)) for count, layer in model.stack)
 
 
-@formula
-def spans(model: Model) -> list[tuple[Count, Span]]:
+@lru_cache(maxsize=256)
+def spans(model: Model) -> tuple[tuple[Count, Span], ...]:
     """What queries of a model meet, over its attention layers: how many layers, and a `Span` of each.
 
     Args:
@@ -257,11 +257,11 @@ def spans(model: Model) -> list[tuple[Count, Span]]:
         >>> [(count, span.heads) for count, span in spans(model("Qwen3-8B"))]
         [(36, 8)]
     """
-    return [(count, span) for count, mixer, _ in stack_counts(model) for span in mixer.spans]
+    return tuple((count, span) for count, mixer, _ in stack_counts(model) for span in mixer.spans)
 
 
-@formula
-def even_spans(model: Model) -> list[tuple[Count, Span]]:
+@lru_cache(maxsize=256)
+def even_spans(model: Model) -> tuple[tuple[Count, Span], ...]:
     """The `spans` of a model whose every attention layer meets every pair and keeps every position.
 
     Args:
@@ -281,7 +281,7 @@ def even_spans(model: Model) -> list[tuple[Count, Span]]:
     return found
 
 
-@formula
+@lru_cache(maxsize=256)
 def absorbs(model: Model) -> bool:
     """Whether decode lets queries meet the cached latent itself (MLA).
 
@@ -296,7 +296,7 @@ def absorbs(model: Model) -> bool:
     return any(span.absorbed for _, span in spans(model))
 
 
-@formula
+@lru_cache(maxsize=256)
 def expert_share(model: Model) -> Share:
     """Share of the routed experts that a token uses (1 without experts).
 
@@ -447,6 +447,7 @@ def mtp_parameters(model: Model) -> Count:
         >>> round(mtp_parameters(replace(model("DeepSeek-V3"), mtp=1)) / 1e9, 1)
         11.6
     """
+    stack_counts(model)
     last = replace(model, stack=((1, model.stack[-1][1]),), positions=0, mtp=0)
     count = parameters(last)
     return model.mtp * (count.linear + count.biases + count.norms + 2 * model.hidden**2 + 2 * model.hidden)
