@@ -229,7 +229,7 @@ def test_a_rate_is_refused_where_one_card_does_not_hold_weights_and_cache():
 
 def test_a_machine_of_several_accelerators_shares_one_copy_and_replicas_repeat_it():
     """Llama-3.1-70B: 8 key and value heads of 128 in 80 layers, so 327,680 B a token; 2 B a weight but for the embedding table."""
-    llama, four = models.model("Llama-3.1-70B"), Machine(accelerators.accelerator("H100 SXM"), 4)
+    llama, four = models.model("Llama-3.1-70B"), Machine(accelerators.accelerator("H100 SXM"), 4, memory="label")
     read = memory.weight_bytes(llama) - 2 * 128256 * 8192 + 64 * (4097 * 327_680 + 2 * 8192)
     assert fluid.decode_rate(llama, four, 64, 4096) == pytest.approx(64 * 4 * 3.35e12 / read)
     assert fluid.decode_rate(llama, four, 64, 4096, replicas=2) == pytest.approx(2 * 64 * 4 * 3.35e12 / read)
@@ -237,9 +237,9 @@ def test_a_machine_of_several_accelerators_shares_one_copy_and_replicas_repeat_i
     twice = read + 64 * 4097 * 327_680
     assert fluid.decode_rate(llama, sixteen, 64, 4096) == pytest.approx(64 * 16 * 3.35e12 / twice)
     with pytest.raises(ValueError, match=r"^model must fit the memory of one H100 SXM, 80,000,000,000 B.* at least 2$"):
-        fluid.decode_rate(llama, Machine(four.accelerator), 64, 4096)
+        fluid.decode_rate(llama, replace(four, count=1), 64, 4096)
     with pytest.raises(ValueError, match=r"^batch x past .* of 2 H100 SXM"):
-        fluid.decode_rate(llama, Machine(four.accelerator, 2), 64, 4096)
+        fluid.decode_rate(llama, replace(four, count=2), 64, 4096)
     assert fluid.decode_rate(llama, Machine(four.accelerator, 2), 64, 4096, formats=Formats("fp8", "fp8")) > 0
 
 

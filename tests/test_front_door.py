@@ -19,7 +19,7 @@ cache = wl.kv_bytes(mine, tokens=8192)
 # decode rate of a 70B under tensor parallelism over four GPUs
 rate = wl.decode_rate(llama, wl.Machine(h100, 4), batch=64, past=4096)
 # a 70B on two H100 in FP8: how many sequences fit, all the memory and with a tenth in reserve
-fit = [wl.fits(llama, wl.Machine(h100, 2), 8192, wl.Formats("fp8", "fp8"), reserve=r) for r in (0, 0.1)]
+fit = [wl.fits(llama, wl.Machine(h100, 2, memory="label"), 8192, wl.Formats("fp8", "fp8"), reserve=r) for r in (0, 0.1)]
 # dollars for a million returned tokens, 64 requests served together
 box, request = wl.Machine(h100, 4, mfu=0.4, mbu=0.6, dollars_per_gpu_hour=2.5), wl.Request(new=2000, output=500)
 seconds = box.seconds(wl.prefill(llama, request, batch=64)) + box.seconds(wl.decode(llama, request, batch=64))
@@ -35,7 +35,7 @@ wait = wl.mg1_wait(arrival_rate=4, mean_service=0.2, service_scv=0.5)
 # one's own scaling runs, fitted
 law = wl.fit(wl.read_runs("runs.csv", parameters="N", tokens="D", loss="L")).law
 # one's own trace, served
-one = wl.Machine(h100, mfu=0.5, mbu=0.7)
+one = wl.Machine(h100, mfu=0.5, mbu=0.7, memory="label")
 run = wl.serve(wl.read_trace("trace.jsonl"), wl.Engine(wl.fits(qwen, one, 16, reserve=0.1)), wl.step_time(qwen, one))
 """
 TRUE = 1.7, 400.0, 0.34, 410.0, 0.28  # E, A, alpha, B, beta of the runs

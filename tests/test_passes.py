@@ -160,6 +160,7 @@ def test_time_is_the_longer_of_arithmetic_and_transfers():
         ({"mbu": 1.1}, "mbu"),
         ({"arithmetic": "fp4"}, "precision of toy must be one of 'bf16', 'fp8', got 'fp4'"),
         ({"dollars_per_gpu_hour": -1}, "dollars_per_gpu_hour"),
+        ({"memory": "printed"}, "memory must be one of 'reported', 'label', got 'printed'"),
     ],
 )
 def test_an_impossible_machine_is_refused(change, named):
@@ -169,14 +170,29 @@ def test_an_impossible_machine_is_refused(change, named):
 
 def test_sequences_beside_the_weights_by_hand():
     """Llama-3.1-70B in FP8 beside 8,192 tokens of 80 layers x 8 heads x 256 values in BF16 on two cards of 80 GB."""
-    llama, pair, fp8 = model("Llama-3.1-70B"), Machine(accelerator("H100 SXM"), 2), Formats(weights="fp8")
+    llama, pair, fp8 = model("Llama-3.1-70B"), Machine(accelerator("H100 SXM"), 2, memory="label"), Formats(weights="fp8")
     one = 8192 * 80 * 8 * 256 * 2
     assert fits(llama, pair, 8192, fp8) == (160_000_000_000 - 70_553_706_496) // one == 33
     assert fits(llama, pair, 8192, fp8, reserve=0.1) == (144_000_000_000 - 70_553_706_496) // one == 27
-    assert fits(llama, Machine(accelerator("H100 SXM"), 16), 8192, fp8) == (1_280_000_000_000 - 70_553_706_496) // (2 * one) == 225
+    assert fits(llama, replace(pair, count=16), 8192, fp8) == (1_280_000_000_000 - 70_553_706_496) // (2 * one) == 225
     assert fits(llama, pair, 8192, fp8, Layout(data=2)) == 2 * ((80_000_000_000 - 70_553_706_496) // one) == 6
     assert fits(llama, pair, 8192) == (160_000_000_000 - 141_107_412_992) // one == 7
     assert fits(llama, pair, 8192, layout=Layout(data=2)) == 0
+
+
+def test_the_memory_that_a_driver_reports_holds_more_than_the_label():
+    """81,559 MiB a card hold five sequences of 8,192 tokens beside the same weights, where 80 GB hold three."""
+    llama, pair, fp8 = model("Llama-3.1-70B"), Machine(accelerator("H100 SXM"), 2), Formats(weights="fp8")
+    one, card = 8192 * 80 * 8 * 256 * 2, 81_559 * 2**20
+    assert pair.memory_bytes == 2 * card == 171_041_619_968 and replace(pair, memory="label").memory_bytes == 160_000_000_000
+    assert fits(llama, pair, 8192, fp8, Layout(data=2)) == 2 * ((card - 70_553_706_496) // one) == 2 * 5
+    assert fits(llama, replace(pair, memory="label"), 8192, fp8, Layout(data=2)) == 2 * 3
+    assert fits(llama, pair, 8192, fp8, reserve=0.1) == (2 * card * 9 // 10 - 70_553_706_496) // one == 31
+
+
+def test_without_a_report_the_label_counts():
+    assert Machine(TOY).memory_bytes == Machine(TOY, memory="label").memory_bytes == 1000
+    assert Machine(replace(TOY, reported_bytes=1070)).memory_bytes == 1070
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import csv
 import re
 import sys
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -143,7 +143,8 @@ def accelerator(name):
     """
     row = _known(name, "accelerator")
     if row["as"]:
-        return wl.accelerator(row["as"])
+        card = wl.accelerator(row["as"])
+        return replace(card, memory_bytes=card.reported_bytes) if row["memory"] == "reported" else card
     peaks = {kind: float(row[kind]) for kind in ("bf16", "fp8", "fp4") if row[kind]}
     return Accelerator(name, float(row["memory"]), float(row["bandwidth"]), peaks, source=row["source"])
 

@@ -61,10 +61,10 @@ class Accelerator:
         object.__setattr__(self, "peaks", MappingProxyType(peaks))
 
     def peak(self, precision: str = "bf16") -> FlopsPerSecond:
-        """Dense peak rate (FLOP/s) at a precision: "fp32", "tf32", "bf16", "fp16", "fp8", "fp4" where the card has it.
+        """Dense peak rate (FLOP/s) at a precision: "bf16", "fp8" and so on, where the card has it.
 
         Args:
-            precision: "fp32", "tf32", "bf16", "fp16", "fp8" or "fp4".
+            precision: "fp32", "tf32", "bf16", "fp16", "fp8", "fp4" or "int8" (operations a second).
 
         Example:
             >>> accelerator("H100 SXM").peak("bf16")
@@ -106,8 +106,8 @@ def accelerators() -> dict[str, Accelerator]:
     """All accelerators of the table, by name.
 
     Example:
-        >>> sorted(accelerators())
-        ['A100 80GB', 'B200', 'H100 SXM', 'H200', 'H800', 'RTX PRO 6000 Blackwell Workstation']
+        >>> sorted(accelerators())  # doctest: +ELLIPSIS
+        ['A100 40GB', 'A100 80GB', 'A100 PCIe 80GB', 'B200', ..., 'TPU v5p', 'TPU v6e', 'TPU v7']
     """
     return dict(_accelerators())
 

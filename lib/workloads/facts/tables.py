@@ -14,9 +14,9 @@ from typing import Any
 
 from ..checks import one_of
 from ..numeric import Number
-from ..units import GB, MIB, TB, TERA
+from ..units import GB, GIB, MIB, TB, TERA
 
-_PREFIXED = {"GB": GB, "MiB": MIB, "GB/s": GB, "TB/s": TB, "TFLOP/s": TERA, "%": Fraction(1, 100)}
+_PREFIXED = {"GB": GB, "MiB": MIB, "GiB": GIB, "GB/s": GB, "TB/s": TB, "TFLOP/s": TERA, "%": Fraction(1, 100)}
 _PREFIX = re.compile("[nµmkMGTPE]i?(B|FLOP|s)(/|$)|%")
 
 

@@ -80,7 +80,7 @@ def _refuse_what_does_not_fit(model, machine, tokens, formats):
         return
     have = f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
     if weights > room:
-        least = memory.cards_that_hold(model, machine.accelerator.memory_bytes, bytes_per_parameter=formats.weight_bytes)
+        least = memory.cards_that_hold(model, room / machine.count, bytes_per_parameter=formats.weight_bytes)
         raise ValueError(
             f"model must fit the memory {have}, {room:,} B, since every replica holds a whole copy, got {model.name} with "
             f"{weights:,} B of weights: split over accelerators, a copy takes at least {least}"

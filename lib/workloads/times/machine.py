@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..checks import formula, fraction, keep, nonnegative, positive, whole
+from ..checks import formula, fraction, keep, nonnegative, one_of, positive, whole
 from ..counts import memory
 from ..counts.layout import Layout
 from ..counts.passes import Pass
@@ -26,6 +26,7 @@ class Machine:
         mfu: share of the peak that is reached, in (0, 1].
         mbu: share of the bandwidth that is reached, in (0, 1] (with both 1 times are bounds, else a model).
         dollars_per_gpu_hour: price; None where unknown ($/GPU-h).
+        memory: "reported", what the driver reports, or the label where no source prints that; or "label".
 
     Assumptions:
         Work and bytes are spread evenly, and the accelerators talk to each other for free.
@@ -42,11 +43,13 @@ class Machine:
     mfu: Share = 1
     mbu: Share = 1
     dollars_per_gpu_hour: Dollars = None
+    memory: str = "reported"
 
     def __post_init__(self):
         keep(self, whole, "", "count", least=1)
         keep(self, fraction, "", "mfu", "mbu")
         keep(self, nonnegative, "$/GPU-h", "dollars_per_gpu_hour", unknown=True)
+        one_of(self.memory, "memory", ("reported", "label"))
         self.accelerator.peak(self.arithmetic)  # refuses a format that the accelerator has no peak for
 
     @property
@@ -61,8 +64,9 @@ class Machine:
 
     @property
     def memory_bytes(self) -> Bytes:
-        """Memory of all (B)."""
-        return self.count * self.accelerator.memory_bytes
+        """Memory of all (B): what the drivers report where a source prints it, else, or where asked for, the labels."""
+        card = self.accelerator
+        return self.count * ((card.reported_bytes if self.memory == "reported" else None) or card.memory_bytes)
 
     @property
     def ridge(self) -> FlopsPerByte:
@@ -133,7 +137,7 @@ def fits(
         ...     8192,
         ...     Formats(weights="fp8"),
         ... )
-        33
+        37
     """
     layout = (layout or Layout(tensor=machine.count)).only("tensor", "data")
     if layout.gpus != machine.count:

@@ -48,7 +48,7 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     m = models.model(model)
     card = accelerators.accelerator(accelerator)
     request = request_tokens.Request(new, output, past)
-    box = Machine(card, cards, precision, mfu, mbu)
+    box = Machine(card, cards, precision, mfu, mbu, memory="label")
     formats = Formats(bytes_per_parameter, bytes_per_value)
     layout = Layout(cards)
     end, copies, room = request.end_context, layout.kv_copies(m), box.memory_bytes
