@@ -180,7 +180,7 @@ def test_whole_parts_may_be_given_and_a_field_beside_them_wins():
 
 def test_every_field_belongs_to_one_part():
     names = [f.name for part in vars(RLStep()).values() for f in fields(part)]
-    assert len(set(names)) == len(names) == len(RLStep().values) == 49 and set(names).isdisjoint(vars(RLStep()))
+    assert len(set(names)) == len(names) == len(RLStep().values) == 50 and set(names).isdisjoint(vars(RLStep()))
 
 
 def test_a_name_that_no_part_has_is_refused():
@@ -478,6 +478,24 @@ def test_a_state_of_constant_size_makes_decode_linear_in_length():
     assert seconds == pytest.approx([seconds[0], 2 * seconds[0], 4 * seconds[0]], rel=1e-12)
     with pytest.raises(ValueError, match="kv_bytes"):
         capacity.overflow_length(configuration.for_model(models.model("RWKV-7-2.9B"), card))
+
+
+@pytest.mark.parametrize("prompt", [0, 700, 3000])
+def test_windows_are_read_and_kept_as_far_as_they_reach(prompt):
+    """Against a sum over single steps; a window that is never full is no window."""
+    qwen, card = models.model("Qwen3-8B"), accelerators.accelerator("H100 SXM")
+    of = lambda window: configuration.for_model(
+        replace(qwen, window=window), card, completion=2000, prompt_tokens=prompt, capacity="ignored"
+    )
+    wide, full, narrow = (rl_step(of(window)) for window in (10**6, 0, 1024))
+    assert (wide.step_seconds, wide.step_flops, wide.held_bytes) == pytest.approx((full.step_seconds, full.step_flops, full.held_bytes))
+    reach = [min(prompt + t, 1024) for t in range(1, 2001)]
+    weights, each = narrow.step.weights_read(128), 147_456
+    assert narrow.decode.bytes == pytest.approx(sum(weights + 128 * each * c for c in reach), rel=1e-12)
+    assert narrow.decode.flops == pytest.approx(1024 * sum(2 * 7_568_097_280 + 589_824 * c for c in reach), rel=1e-12)
+    assert narrow.step.sequence_bytes == 1024 * each
+    with pytest.raises(ValueError, match="^completion must be whole tokens"):
+        rl_step(of(1024).having(context="full"))
 
 
 # ------------------------------------------------------------------------------------------------------------------------- lengths

@@ -13,6 +13,7 @@ from .. import checks
 from ..numeric import minimum
 from ..units import Count, FlopCount, Tokens
 from .flops import pairs
+from .spans import Span
 
 
 @dataclass(frozen=True)
@@ -116,16 +117,9 @@ class _CedPrefill(NamedTuple):
         return self.encoder + self.shared_kv + self.decoder + self.head
 
 
-def _clipped_pairs(tokens, limit):
-    """Pairs (count) of causal queries that look back over at most so many positions."""
-    short = minimum(tokens, limit)
-    return pairs(short) + (tokens - short) * limit
-
-
-def _clipped_half_pairs(tokens, limit):
-    """Pairs (count) of causal queries with entries of two tokens each, over at most so many entries."""
-    short = minimum(tokens, 2 * limit + 1)
-    return short**2 // 4 + (tokens - short) * limit
+def _met(sees, every=1):
+    """Queries that see at most so many positions, or entries of several (0: all)."""
+    return Span((0, 0), {}, sees=sees, every=every)
 
 
 def _of_body(s):
@@ -147,8 +141,8 @@ def _encoder(s, p):
     """FLOPs of the encoder over p tokens: layers, engrams, compressors, pairs read, pairs that the indexer scores."""
     b, m = s.body, s.far
     compressor = 2 * s.hidden * b.kv_width * 2 * p + 2 * b.kv_width * m.index_width * (p // 2) + _index_query(s) * p
-    read = s.encoder_layers * _clipped_pairs(p, s.window) + m.compressed_layers * _clipped_half_pairs(p, m.entries_read)
-    index = m.compressor_layers * 2 * m.index_heads * m.index_width * (p**2 // 4)
+    read = s.encoder_layers * _met(s.window).seen(p) + m.compressed_layers * _met(m.entries_read, 2).seen(p)
+    index = m.compressor_layers * 2 * m.index_heads * m.index_width * _met(0, 2).seen(p)
     fixed = s.encoder_layers * _of_body(s) * p + m.engrams * 2 * m.engram_in * m.engram_out * p + m.compressor_layers * compressor
     return fixed + 4 * b.heads * b.head_dim * read + index
 
@@ -158,8 +152,7 @@ def _decoder(s, p):
     indexer scores.
     """
     m, last = s.far, minimum(p, s.window)
-    far = _clipped_pairs(p, m.entries_read) - _clipped_pairs(p - last, m.entries_read)
-    scoped = _clipped_pairs(p, m.index_scope) - _clipped_pairs(p - last, m.index_scope)
+    far, scoped = (_met(limit).seen(last, p - last) for limit in (m.entries_read, m.index_scope))
     index = 2 * m.index_heads * m.index_width * (pairs(last, p - last) + (m.decoder_index_layers - 1) * scoped)
     attention = 4 * s.body.heads * s.body.head_dim * s.decoder_layers * (pairs(last) + far)
     return s.decoder_layers * _of_body(s) * last + m.decoder_index_layers * _index_query(s) * last + attention + index

@@ -112,6 +112,7 @@ def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: F
         if all(span.even for _, span in spans(model)):
             return steps * decode(model, start + (steps - 1) / 2, batch, formats, layout)
         return sum((decode(model, start + step, batch, formats, layout) for step in range(steps)), Pass(0, 0))
+    context = nonnegative(context, "context", "tokens")
     copies, own, cached = _split(model, batch, layout, context + 1)
     moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
     cache = cached * (moved.kv_read + moved.kv_written)

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import Any
 
 from ...checks import MANY, flag, formula, positive, whole
-from ...counts import flops, memory, parameter_counts
+from ...counts import memory, parameter_counts
 from ...facts.accelerators import Accelerator
 from ...facts.models import Model
 from ...numeric import Number, bisect
@@ -107,7 +107,8 @@ class RLStep:
         + longest) + state).
         """
         tokens = self.rollout.prompt_tokens + self.rollout.longest
-        return self.placement.kv_copies * (self.policy.kv_bytes * tokens + self.policy.state_bytes)
+        cache = self.policy.kv_bytes * tokens + sum(each * span.kept(tokens) for span, each, *_ in self.policy.spans)
+        return self.placement.kv_copies * (cache + self.policy.state_bytes)
 
     def weights_read(self, rows: Count) -> Bytes:
         """Weight bytes that one GPU reads in a decode step (B).
@@ -185,11 +186,21 @@ def for_model(
     bytes_per_value, expert_parallel = (positive(bytes_per_value, "bytes_per_value", "B"), flag(expert_parallel, "expert_parallel"))
     machine = dict(peak=card.peak(precision), bandwidth=card.bandwidth, memory_bytes=card.memory_bytes)
     g = changes.get("gpus_per_copy", 1)
-    shape = _counts(model, bytes_per_parameter, bytes_per_value, g, expert_parallel)
+    drawn = Rollout(**{name: value for name, value in changes.items() if name in ("completion", "prompt_tokens")})
+    shape = _counts(model, bytes_per_parameter, bytes_per_value, g, expert_parallel, drawn.prompt_tokens + drawn.longest)
     return RLStep(**{**machine, **shape, **changes})
 
 
-def _counts(model, b, b_kv, g, expert_parallel):
+def _attention(model, b_kv):
+    met = [(count, span, count * b_kv * sum(span.cached.values())) for count, span in parameter_counts.spans(model)]
+    of = lambda count, pair: 2 * count * sum(pair)
+    even = [(each, of(n, span.pair), of(n, span.absorbed or span.pair)) for n, span, each in met if span.even]
+    uneven = tuple((span, each, of(n, span.pair), of(n, span.absorbed or span.pair)) for n, span, each in met if not span.even)
+    kv, pair, decode_pair = (sum(part) for part in zip(*even)) if even else (0, 0, 0)
+    return dict(kv_bytes=kv, pair_flops=pair, decode_pair_flops=decode_pair, spans=uneven)
+
+
+def _counts(model, b, b_kv, g, expert_parallel, tokens):
     count, weights, picked = parameter_counts.parameters(model), memory.weight_bytes(model, b), parameter_counts.expert_share(model)
     return dict(
         parameters=parameter_counts.active_weights(model),
@@ -199,11 +210,9 @@ def _counts(model, b, b_kv, g, expert_parallel):
         embedding_bytes=0 if model.tied else count.embedding * b,
         expert_bytes=count.experts * b,
         expert_share=picked,
-        kv_bytes=memory.kv_bytes_per_token(model, b_kv),
         state_bytes=memory.state_bytes(model),
-        pair_flops=flops.attention_flops_per_pair(model),
-        decode_pair_flops=flops.attention_flops_per_pair(model, absorbed=parameter_counts.absorbs(model)),
-        kv_copies=memory.kv_copies(model, g, expert_parallel),
+        kv_copies=memory.kv_copies(model, g, expert_parallel, tokens),
+        **_attention(model, b_kv),
         replicated_bytes=weights - count.experts * b if expert_parallel else 0,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...checks import formula, positive
-from ...numeric import Number, line_sum, sum_of_larger, total
+from ...numeric import Number, is_array, is_symbolic, line_sum, sum_of_larger, total
 from ...times import roofline
 from ...units import Bytes, Count, FlopCount, Seconds
 from .configuration import RLStep
@@ -60,9 +60,24 @@ def decode(step: RLStep, batch: Count) -> Phase:
         fixed = step.weights_read(rows) + rows * 2 * placement.kv_copies * policy.state_bytes / placement.gpus_per_copy
         transfer = (fixed + batch * entry * level, batch * entry * slope)
         arithmetic = (rows * (2 * policy.parameters + pair * prompt), rows * pair)
-        seconds += _seconds(step, start, stop, transfer, arithmetic)
-        work, moved = work + line_sum(start, stop, *arithmetic), moved + line_sum(start, stop, *transfer)
+        for first, last, read, done in _reaching(step, start, stop):
+            lines = (transfer, arithmetic)
+            if policy.spans:
+                lines = (transfer[0] + rows * read, transfer[1]), (arithmetic[0] + rows * done, arithmetic[1])
+            seconds += _seconds(step, first, last, *lines)
+            work, moved = work + line_sum(first, last, *lines[1]), moved + line_sum(first, last, *lines[0])
     return Phase(seconds, work, moved, stop)
+
+
+def _reaching(step, start, stop):
+    """Pieces of a run of decode steps: (first, last, bytes read a row, FLOPs a row) that the policy's spans add; one, or one a step."""
+    if not step.policy.spans:
+        return [(start, stop, 0, 0)]
+    if step.rollout.context == "full" or is_array(stop) or is_symbolic(stop) or start != int(start) or stop != int(stop):
+        raise ValueError(f"completion must be whole tokens, each step at its own context, where layers have windows, got {stop!r}")
+    prompt, copies = step.rollout.prompt_tokens, step.placement.kv_copies / step.placement.gpus_per_copy
+    met = ((at, step.policy.met(1, prompt + at - 1)) for at in range(int(start), int(stop) + 1))
+    return [(at, at, copies * read, done) for at, (_, read, done) in met]
 
 
 def _runs(rollout):

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 
 from ...checks import flag, fraction, nonnegative, one_of, positive, some, whole
+from ...counts.spans import Span
 from ...numeric import Number, is_array, is_symbolic, total, where
 from ...units import Bytes, BytesPerSecond, BytesPerToken, Count, FlopCount, FlopsPerSecond, Seconds, Share, Tokens
 
@@ -48,7 +49,7 @@ def _keep(part):
     """Put the checked value of every field in the place of what was given; None may stay where it is the default."""
     for f in fields(part):
         value = getattr(part, f.name)
-        if value is not None or f.default is not None:
+        if f.metadata and (value is not None or f.default is not None):
             object.__setattr__(part, f.name, f.metadata["check"](value, f.name, f.metadata["limit"]))
 
 
@@ -156,6 +157,8 @@ class Policy:
         state_bytes: constant state (B/sequence), read and written each step.
         pair_flops: attention FLOPs per query-key pair over all layers (0 leaves attention out).
         decode_pair_flops: in decode (None: the same).
+        spans: attention that does not meet every pair or keep every position, beside what kv_bytes and pair_flops count:
+            (Span, B/entry, FLOP/pair, FLOP/pair in decode) of each kind.
     """
 
     parameters: Count = _positive(8 * 10**9)
@@ -169,10 +172,21 @@ class Policy:
     state_bytes: Bytes = _nonnegative(0, "B/sequence")
     pair_flops: FlopCount = _nonnegative(0, "FLOP")
     decode_pair_flops: FlopCount = _nonnegative(None, "FLOP")
+    spans: tuple[tuple[Span, Bytes, FlopCount, FlopCount], ...] = ()
 
     def __post_init__(self):
         _keep(self)
         nonnegative(self.parameters - self.head_parameters, "parameters - head_parameters")
+
+    def met(self, new: Tokens, past: Tokens = 0) -> tuple[FlopCount, Bytes, FlopCount]:
+        """What the spans add where new tokens follow a past: FLOPs of a pass, bytes that decode reads, FLOPs of decode.
+
+        Args:
+            new: tokens.
+            past: tokens before them.
+        """
+        seen = [(span.seen(new, past), *each) for span, *each in self.spans]
+        return sum(n * pair for n, _, pair, _ in seen), sum(n * b for n, b, _, _ in seen), sum(n * pair for n, _, _, pair in seen)
 
     @property
     def all_parameters(self) -> Count:

@@ -152,9 +152,13 @@ def _known_flops(step):
     pairs = total(share * causal(prompt + count) for share, count in rollout.fed)
     first = n * prompt - (head * (prompt - where(prompt == 0, 0, 1)) if rollout.prefill_head == "last" else 0)
     known = n * tokens - (head * (tokens - rollout.mean_completion) if method.pass_head == "labels" else 0)
-    prefill = rollout.prefills * (2 * first + a * causal(prompt))
-    training = method.epochs * rollout.kept * (method.train_rule * known + (3 + method.recompute) * a * pairs)
-    return prefill, rollout.samples * (2 * known + a * pairs), training
+    attention, of_prompt = a * pairs, a * causal(prompt)
+    if step.policy.spans:
+        attention += total(share * step.policy.met(prompt + count)[0] for share, count in rollout.fed)
+        of_prompt += step.policy.met(prompt)[0]
+    prefill = rollout.prefills * (2 * first + of_prompt)
+    training = method.epochs * rollout.kept * (method.train_rule * known + (3 + method.recompute) * attention)
+    return prefill, rollout.samples * (2 * known + attention), training
 
 
 def _waves(step):
