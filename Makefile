@@ -1,7 +1,8 @@
 # make book    set up everything and build the site into _build/html
 # make test    run every test (set-up and build included)
 # make check   rules, types and formulas: lint, the tests of the library, its doctests; two minutes on two cores
-# make doubt   oracle, mutants, reproducible and bench, one after the other; hours
+# make doubt   sweep, oracle, mutants, reproducible and bench, one after the other; hours
+# make sweep   what make test looks at by a few pages that stand for the others, looked at on every page
 # make page P=book/workloads/3-1-1.ipynb   one page alone, in seconds, below _build/page (RUN=yes runs and stores the notebook first)
 # make lint    rules and types of all code, no more than seconds
 # make limits  the library's measures beside their limits
@@ -32,7 +33,7 @@ GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
-.PHONY: book page limits check test doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
+.PHONY: book page limits check test sweep doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 
 # The limits are those of a fresh clone on two cores; over them there is a warning.
@@ -54,7 +55,10 @@ test: lint book $(GRADING)/.ok
 	@$(BIN)/python $(SITE)/clock.py $$PPID "make test" --cpu 900
 
 doubt:
-	@for question in oracle mutants reproducible bench; do echo "== make $$question"; $(MAKE) --no-print-directory $$question || exit 1; done
+	@for question in sweep oracle mutants reproducible bench; do echo "== make $$question"; $(MAKE) --no-print-directory $$question || exit 1; done
+
+sweep: book $(GRADING)/.ok
+	SWEEP=yes $(BIN)/pytest -q -rfEs -n 2 --dist loadfile $$(grep -lw SWEEP tests/test_*.py)
 
 lint: $(VENV)/.ok
 	@$(BIN)/ruff check --quiet --output-format concise

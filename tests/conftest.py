@@ -2,6 +2,8 @@
 
 import functools
 import http.server
+import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -14,6 +16,7 @@ settings.load_profile("no deadline")
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build/html"
+SWEEP = bool(os.environ.get("SWEEP"))  # look at all pages where a few stand for the others (`make sweep`)
 sys.path.insert(0, str(ROOT / "book/_site"))
 import chromium
 
@@ -22,6 +25,24 @@ def site_pages():
     """Every page of the built site, relative to it; none when it is not built."""
     found = (p.relative_to(SITE) for p in SITE.rglob("*.html"))
     return sorted(p.as_posix() for p in found if p.parts[0] not in ("_static", "_sources", "lite"))
+
+
+KIND = re.compile(r'<(\w+)(?:[^>]*?\bclass="([^"]*)")?')
+DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+
+
+def kinds(page):
+    """The kinds of elements in the main part of a page: pairs of a name and its classes."""
+    return set(KIND.findall(DRAWING.sub("<svg>", (SITE / page).read_text(encoding="utf8").partition("<main")[2])))
+
+
+def covering(held):
+    """The fewest pages, nearly, that hold all that any page holds: each time the one with the most that is new; {page: what it holds}."""
+    missing, chosen = set().union(*held.values()), []
+    while missing:
+        chosen.append(max(held, key=lambda page: len(held[page] & missing)))
+        missing -= held[chosen[-1]]
+    return chosen
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

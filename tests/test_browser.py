@@ -1,15 +1,22 @@
-"""Every page in a real browser without a network: no error, no foreign request, maths set, light and dark, phone width, weight."""
+"""Every page in a real browser without a network: no error, no foreign request, maths set, light and dark, phone width, weight.
 
+The entries of the library are made by one template: of them the fewest that hold every kind of element, and the longest, or all with
+SWEEP in the environment (`make sweep`).
+"""
+
+import functools
 import gzip
 import re
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import SITE, site_pages
+from conftest import SITE, SWEEP, covering, kinds, site_pages
 
-PAGES = [
-    page for page in site_pages() if page not in ("index.html", "404.html")
-]  # one leads to the first page, one stands for what is not there
+ENTRIES = [page for page in site_pages() if page.startswith("book/reference/api/")]
+LONGEST = sorted(ENTRIES, key=lambda page: (SITE / page).stat().st_size)[-3:]
+SEEN = ENTRIES if SWEEP else {*covering({page: kinds(page) for page in ENTRIES}), *LONGEST}
+# one page leads to the first page, one stands for what is not there
+PAGES = [page for page in site_pages() if page not in ("index.html", "404.html") and (page in SEEN or page not in ENTRIES)]
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 MOST_BYTES = 400_000  # of a page with all that it loads, compressed, without its figures
 FIGURE = re.compile(rb'<figure class="wl-figure".*?</svg>', re.DOTALL)
@@ -39,6 +46,7 @@ def tab(browser):
     context.close()
 
 
+@functools.cache
 def compressed(path):
     data = path.read_bytes()
     if path.suffix in (".woff", ".woff2"):

@@ -1,5 +1,7 @@
 """One page alone, in seconds: `page.py book/workloads/3-1-1.ipynb` writes it below _build/page (make page P=..., RUN=yes runs it first).
 
+Several pages that are named make a site of their own.
+
 It looks as on the site, with the outputs that the notebook stores. What needs other pages is missing: the contents, hover texts, numbers
 of their formulas. Links lead to the pages that the last `make book` built.
 """
@@ -14,15 +16,15 @@ TARGET = ROOT / "_build/page/html"
 ALONE = ["myst.xref_missing", "myst.xref_ambiguous", "ref.*", "toc.*", "app.*", "config.cache", "bibtex.*", "mystnb.unknown_mime_type"]
 
 
-def settings(name):
-    """The book's configuration for one page: nothing runs, no other page is read."""
+def settings(names):
+    """The book's configuration for some pages: nothing runs, no other page is read."""
     from jupyter_book.config import get_final_config
 
     own = {"latex_individualpages": False}
     config, _ = get_final_config(user_yaml=ROOT / "_config.yml", cli_config=own, sourcedir=ROOT, use_external_toc=False)
     return config | {
-        "root_doc": Path(name).with_suffix("").as_posix(),
-        "include_patterns": [name],
+        "root_doc": Path(names[0]).with_suffix("").as_posix(),
+        "include_patterns": names,
         "nb_execution_mode": "off",
         "suppress_warnings": ALONE,
         "numfig": False,
@@ -42,29 +44,30 @@ def to_the_site(app, doctree):
             link.replace_self(nodes.reference("", "", *[child.deepcopy() for child in link.children], refuri=address))
 
 
-def build(path):
-    """Write the page of a notebook or a Markdown file; the file to open."""
+def build(*paths):
+    """Write the pages of notebooks or Markdown files; the first file to open."""
     from sphinx.application import Sphinx
 
-    name = path.resolve().relative_to(ROOT).as_posix()
-    app = Sphinx(ROOT, None, TARGET, TARGET.with_name("doctrees"), "html", confoverrides=settings(name), status=None, freshenv=True)
+    names = [path.resolve().relative_to(ROOT).as_posix() for path in paths]
+    app = Sphinx(ROOT, None, TARGET, TARGET.with_name("doctrees"), "html", confoverrides=settings(names), status=None, freshenv=True)
     app.connect("doctree-read", to_the_site, priority=50)
     app.build()
-    return (TARGET / name).with_suffix(".html")
+    return (TARGET / names[0]).with_suffix(".html")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path)
-    parser.add_argument("--run", action="store_true", help="run the notebook and store its outputs first")
+    parser.add_argument("pages", type=Path, nargs="+")
+    parser.add_argument("--run", action="store_true", help="run the notebooks and store their outputs first")
     a = parser.parse_args()
-    if not a.page.is_file():
-        sys.exit(f"page must be a notebook or a Markdown file of the book, got {str(a.page)!r}")
-    if a.run and a.page.suffix == ".ipynb":
-        import notebooks
+    for page in a.pages:
+        if not page.is_file():
+            sys.exit(f"page must be a notebook or a Markdown file of the book, got {str(page)!r}")
+        if a.run and page.suffix == ".ipynb":
+            import notebooks
 
-        print(notebooks.refresh(a.page.resolve()))
-    print(f"The page: {build(a.page).relative_to(ROOT)}")
+            print(notebooks.refresh(page.resolve()))
+    print(f"The page: {build(*a.pages).relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
