@@ -101,7 +101,8 @@ oracle: $(VENV)/.ok $(ORACLE)/.ok
 	@test ! -d ../shared/data/configs && echo "Parameters of published configurations: no configurations at ../shared/data/configs, the recorded ones stay" || \
 	  { $(ORACLE)/bin/python tests/config_oracle.py > _build/config_counts.tsv && { cmp -s _build/config_counts.tsv $(CONFIG_COUNTS) || \
 	  { cp _build/config_counts.tsv $(CONFIG_COUNTS); echo "The recorded parameters changed: see git diff $(CONFIG_COUNTS)"; }; }; }
-	$(BIN)/pytest -q tests/test_torch_oracle.py
+	PYTHONPATH=lib $(ORACLE)/bin/python tests/config_doubt.py
+	$(BIN)/pytest -q tests/test_torch_oracle.py tests/test_config.py
 
 bench: $(VENV)/.ok
 	$(BIN)/python tests/bench.py

@@ -3,7 +3,8 @@
     make oracle                                                            the counts anew, compared with the recorded table
     .venv-oracle/bin/python tests/config_oracle.py [config.json ...]       the table on standard output
 
-The configurations are the files of ../shared/data/configs (publisher--model.json); of a model with images or sound the text model
+The configurations are the files of ../shared/data/configs (publisher--model.json), where they are, and small ones made by hand, each
+of which says one thing otherwise (config_cases.json: name and keys); of a model with images or sound the text model
 is built, quantisation is left out: a weight counts once, whatever its width. A file whose family transformers has under another
 name is read as that (``RENAMED``); one that it lacks is "absent". Each tied matrix counts once; prediction layers behind the last
 (MTP) are not built. Layers are grouped by kind, as transformers names it; norms within a mixer count to it; buffers (no
@@ -18,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 CONFIGS = Path(__file__).resolve().parents[2] / "shared" / "data" / "configs"
+CASES = Path(__file__).with_name("config_cases.json")
 COLUMNS = ("model", "family", "class", "part", "count", "torch", "transformers")
 RENAMED = {  # family in a file: family in transformers
     "kimi_k2": "deepseek_v3",
@@ -38,12 +40,17 @@ PARTS = (  # (pattern in a layer's path, part); the first that fits
 )
 
 
-def text_configuration(path):
+def configurations(names=()):
+    """{name: what is in it} of the files named; of all published ones and those made by hand if none is."""
+    published = {path.stem: json.loads(path.read_text()) for path in map(Path, names or sorted(CONFIGS.glob("*.json")))}
+    return published if names else published | json.loads(CASES.read_text())
+
+
+def text_configuration(whole):
     """(family in the file, configuration of the text model as transformers reads it or None)."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.step3p7.configuration_step3p7 import Step3p7TextConfig
 
-    whole = json.loads(Path(path).read_text())
     keys = dict(whole.get("text_config") or whole)
     for key in ("quantization_config", "auto_map"):
         keys.pop(key, None)
@@ -95,10 +102,9 @@ def part(path, layers):
     return name
 
 
-def rows(path):
-    """(model, family, class, part, count) of one file."""
-    family, config = text_configuration(path)
-    model = Path(path).stem
+def rows(model, whole):
+    """(model, family, class, part, count) of one configuration."""
+    family, config = text_configuration(whole)
     if config is None:
         yield model, family, "absent", "total", "-"
         return
@@ -111,6 +117,8 @@ def rows(path):
     yield model, family, name, "total", sum(parts.values())
     for which in sorted(parts):
         yield model, family, name, which, parts[which]
+    for kind, layers in sorted(Counter(kinds(config)).items()):
+        yield model, family, name, f"layers: {kind}", layers
     buffers = Counter()
     for where, values in network.named_buffers():
         buffers["buffer: " + where.rsplit(".", 1)[-1]] += values.numel()
@@ -118,18 +126,18 @@ def rows(path):
         yield model, family, name, which, buffers[which]
 
 
-def table(paths):
+def table(chosen):
     """Lines of the table, its head first."""
     import torch
     import transformers
 
     yield "\t".join(COLUMNS)
-    for path in paths:
-        for row in rows(path):
+    for model, whole in chosen.items():
+        for row in rows(model, whole):
             yield "\t".join(map(str, (*row, torch.__version__, transformers.__version__)))
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for line in table(sys.argv[1:] or sorted(CONFIGS.glob("*.json"))):
+    for line in table(configurations(sys.argv[1:])):
         print(line, flush=True)
