@@ -1,4 +1,4 @@
-"""Published configurations: a config.json of Hugging Face read as a `Model` (data/config_keys.toml says which key means what)."""
+"""Published configurations: a config.json of Hugging Face read as a `Model` (config_keys.toml says which key means what)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Configuration:
 
 @cache
 def _known() -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "data" / "config_keys.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("config_keys.toml").read_text(encoding="utf-8"))
 
 
 def _merged(base, changes):
