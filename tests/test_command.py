@@ -30,6 +30,7 @@ def test_a_model_as_json_has_value_unit_and_kind(capsys):
     head, kept = 2 * 151936 * 4096, 2 * (SIZE - 151936 * 4096)
     by_hand = {
         "parameters": (SIZE, "", "count"),
+        "parameters of a token": (SIZE, "", "count"),
         "weights": (2 * SIZE, "B", "count"),
         "KV cache of a sequence": (1000 * ENTRY, "B", "count"),
         "prefill": (2 * MATRICES * 1000 + PAIR * 1000 * 1001 // 2 + head, "FLOP", "count"),
@@ -55,7 +56,49 @@ def test_text_has_a_line_for_each_number_in_units_that_people_read(capsys):
     lines = said(capsys, "accelerator", "H100 SXM").splitlines()
     assert lines[0].split() == ["memory", "80", "GB", "(count)"] and lines[1].split() == ["bandwidth", "3.350", "TB/s", "(bound)"]
     rows = said(capsys, "model", "Qwen3-8B").splitlines()
-    assert rows[0].split() == ["parameters", f"{SIZE:,}", "(count)"] and rows[1].split() == ["weights", "16.38", "GB", "(count)"]
+    assert rows[0].split() == ["parameters", f"{SIZE:,}", "(count)"] and rows[2].split() == ["weights", "16.38", "GB", "(count)"]
+
+
+WINDOWED = {  # two layers with a window of 16 positions, two that see all
+    "model_type": "gemma2", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24, "sliding_window": 16, "rms_norm_eps": 1e-6,
+    "torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}  # fmt: skip
+
+
+def test_a_configuration_is_counted_as_it_is_stored(capsys, tmp_path):
+    path = tmp_path / "made.json"
+    path.write_text(json.dumps(WINDOWED))
+    found = json.loads(said(capsys, "model", str(path), "--context", "100", "--format", "json"))
+    matrices, rest = 4 * (64 * 24 * (4 + 2 * 2 + 4) + 3 * 64 * 96), 1000 * 64 + 64 * (2 * 4 + 1)
+    assert found["parameters"]["value"] == matrices + rest == found["parameters of a token"]["value"]
+    assert found["weights"]["value"] == matrices * (1 + 4 / 128**2) + 2 * rest  # FP8 with a scale a block; the rest in BF16
+    assert found["KV cache of a sequence"]["value"] == 2 * 2 * 24 * 2 * (2 * 16 + 2 * 100)
+    pairs = 2 * (16 * 17 // 2 + 84 * 16) + 2 * 100 * 101 // 2
+    assert found["prefill"]["value"] == 2 * matrices * 100 + 4 * 4 * 24 * pairs + 2 * 1000 * 64
+    assert found["formats"] == {"weights": "attention fp8-block, ffn fp8-block, other bf16", "cache": "bf16"}
+    assert found["ignored"] == {
+        "numbers in formulas that change no matrix": ["rms_norm_eps"],
+        "names and numbers of tokens, of classes, of files": ["model_type"],
+    }
+
+
+def test_a_configuration_as_text_says_what_was_ignored(capsys, tmp_path):
+    path = tmp_path / "made.json"
+    path.write_text(json.dumps(WINDOWED))
+    lines = said(capsys, "model", str(path)).splitlines()
+    assert "ignored, numbers in formulas that change no matrix: rms_norm_eps" in lines and "formats, cache: bf16" in lines
+    own = said(capsys, "model", str(path), "--weights", "bf16", "--cache", "fp8").splitlines()
+    assert "formats, weights: bf16" in own and "formats, cache: fp8" in own
+
+
+def test_a_configuration_that_is_not_known_is_one_line_and_status_2(capsys, tmp_path):
+    path = tmp_path / "made.json"
+    for text, named in ((json.dumps({**WINDOWED, "novel_width": 3}), "novel_width"), ("{", "Expecting"), ("[]", "source")):
+        path.write_text(text)
+        assert main(["model", str(path)]) == 2
+        out = capsys.readouterr()
+        assert out.out == "" and len(out.err.splitlines()) == 1 and named in out.err
 
 
 @pytest.mark.parametrize("command, held", [("models", models), ("accelerators", accelerators)])
@@ -73,6 +116,7 @@ def test_names_are_listed_and_each_can_be_asked_for(capsys, command, held):
         (["model", "Qwen3-8B", "--weights", "fp7"], "weights"),
         (["model", "Qwen3-8B", "--cache", "fp7"], "cache"),
         (["accelerator", "H1"], "H1"),
+        (["model", "missing.json"], "missing.json"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, arguments, named):

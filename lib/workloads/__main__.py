@@ -1,6 +1,7 @@
 """The library at a terminal: `python -m workloads COMMAND`, each command also with `--format json`.
 
-model NAME            parameters, weight bytes, KV bytes, FLOPs of a prefill and of a decode step
+model NAME            parameters, weight bytes, KV and state bytes, FLOPs of a prefill and of a decode step
+model CONFIG.json     the same of a published configuration, as it is stored, and what was ignored of it
 accelerator NAME      memory, bandwidth, dense peaks
 models, accelerators  the names that the tables hold
 """
@@ -11,24 +12,39 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import Formats, accelerator, accelerators, decode, kv_bytes, model, models, parameters, prefill, weight_bytes
+from .counts.memory import state_bytes
+from .counts.parameter_counts import active_parameters
+from .facts.config import Configuration, from_config
 from .results import Result
 
 
-def _about_model(chosen: argparse.Namespace) -> dict[str, Result]:
-    """What a model needs: its size, its cache, a prefill and a decode step, each a `Result`."""
-    shape, formats = model(chosen.name), Formats(chosen.weights, chosen.cache)
-    step = decode(shape, chosen.context, chosen.batch, formats)
+def _about_model(chosen: argparse.Namespace) -> dict[str, Any]:
+    """What a model needs: its size, its cache and states, a prefill and a decode step, each a `Result`; how a file stores it."""
+    file = chosen.name.endswith(".json")
+    found = from_config(chosen.name) if file else Configuration(model(chosen.name), Formats(), ())
+    shape, formats = found.model, Formats(chosen.weights or found.formats.weights, chosen.cache or found.formats.cache)
+    step, state = decode(shape, chosen.context, chosen.batch, formats), state_bytes(shape)
+    reasons = dict.fromkeys(reason for _, reason in found.ignored)
     return {
         "parameters": Result(parameters(shape).total, "", "count"),
+        "parameters of a token": Result(active_parameters(shape), "", "count"),
         "weights": Result(weight_bytes(shape, formats.weight_bytes), "B", "count"),
         "KV cache of a sequence": Result(kv_bytes(shape, chosen.context, 1, formats.cache_bytes), "B", "count"),
+        **({"states of a sequence": Result(state, "B", "count")} if state else {}),
         "prefill": Result(prefill(shape, chosen.context).flops, "FLOP", "count"),
         "decode step, arithmetic": Result(step.flops, "FLOP", "count"),
         "decode step, bytes moved": Result(step.bytes, "B", "bound"),
+        **({"formats": {part: _words(getattr(formats, part)) for part in ("weights", "cache")}} if file else {}),
+        **({"ignored": {reason: [key for key, why in found.ignored if why == reason] for reason in reasons}} if file else {}),
     }
+
+
+def _words(formats: Any) -> str:
+    """Formats by part, in words."""
+    return formats if isinstance(formats, str) else ", ".join(f"{part} {each}" for part, each in formats.items())
 
 
 def _about_accelerator(chosen: argparse.Namespace) -> dict[str, Result]:
@@ -60,23 +76,29 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name)
         command.add_argument("--format", choices=("text", "json"), default="text")
         if not name.endswith("s"):
-            command.add_argument("name", help=f"as `python -m workloads {name}s` lists it")
+            command.add_argument(
+                "name", help=f"as `python -m workloads {name}s` lists it" + (", or a config.json" if name == "model" else "")
+            )
         if name == "model":
             command.add_argument("--context", type=int, default=8192, help="tokens of a sequence (%(default)s)")
             command.add_argument("--batch", type=int, default=1, help="sequences of a decode step (%(default)s)")
-            command.add_argument("--weights", default="bf16", help="format of the weights (%(default)s)")
-            command.add_argument("--cache", default="bf16", help="format of the KV cache (%(default)s)")
+            command.add_argument("--weights", help="format of the weights (as the file says, or bf16)")
+            command.add_argument("--cache", help="format of the KV cache (as the file says, or bf16)")
     return top
 
 
-def _written(answer: list[str] | dict[str, Result], form: str) -> str:
+def _written(answer: list[str] | dict[str, Any], form: str) -> str:
     """An answer as text, or as JSON with value, unit and kind of each number."""
     if isinstance(answer, list):
         return json.dumps(answer) if form == "json" else "\n".join(answer)
     if form == "json":
-        return json.dumps({what: {"value": r.value, "unit": r.unit, "kind": r.kind} for what, r in answer.items()})
+        plain = lambda r: {"value": r.value, "unit": r.unit, "kind": r.kind} if isinstance(r, Result) else r
+        return json.dumps({what: plain(r) for what, r in answer.items()})
     width = max(map(len, answer))
-    return "\n".join(f"{what:{width}}  {result}" for what, result in answer.items())
+    lines = [f"{what:{width}}  {result}" for what, result in answer.items() if isinstance(result, Result)]
+    tables = [(what, table) for what, table in answer.items() if not isinstance(table, Result)]
+    lines += [f"{what}, {of}: {says if isinstance(says, str) else ', '.join(says)}" for what, table in tables for of, says in table.items()]
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         answer = _ANSWERS[chosen.command](chosen)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     print(_written(answer, chosen.format))  # noqa: T201

@@ -268,6 +268,9 @@ def _modules(family, stack):
 def from_config(source: str | Path | Mapping[str, Any], name: str | None = None) -> Configuration:
     """A published configuration as a model; a key that is not known is refused, what was ignored is listed.
 
+    Widths are those of its quantization_config; where it has none, of its dtype (BF16 if it says nothing). A publisher may
+    keep them in another file, which is not read.
+
     Args:
         source: path of a config.json, or what is in it.
         name: of the model (default: name of the file, or of the family).
