@@ -6,9 +6,8 @@ import pytest
 
 from workloads.counts.collectives import Traffic, all_gather, all_reduce, dispatch
 from workloads.counts.communication import data_traffic, forward_traffic, training_traffic
-from workloads.counts.layout import SINGLE, Layout
+from workloads.counts.layout import SINGLE, Layout, Plan
 from workloads.counts.parameter_counts import parameters
-from workloads.counts.plan import Plan
 from workloads.facts.models import Model, model
 
 DENSE = Model("dense", 10, 100, layers=1, heads=4, kv_heads=2, head_dim=3, ffn=7)

@@ -22,7 +22,6 @@ from workloads.counts import (
     layout,
     parameter_counts,
     passes,
-    plan,
     request_tokens,
     speech,
     training_memory,
@@ -147,7 +146,7 @@ OWN = {  # whole signatures with defaults of their own
     "collectives.all_reduce": dict(scheme="ring"),
     "collectives.send": dict(fast=True),
     "communication.data_traffic": dict(zero=1, weight_bytes=2, gradient_bytes=4),
-    "plan.Plan": dict(
+    "layout.Plan": dict(
         micro_batch=1,
         schedule="1f1b",
         chunks=1,
@@ -161,6 +160,8 @@ OWN = {  # whole signatures with defaults of their own
         network_latency=0,
         overlap="all",
     ),
+    "layout_memory.in_flight": dict(schedule="1f1b", chunks=1, stage=0),
+    "layout_memory.training_bytes": dict(stage=0),
     "links.sending_seconds": dict(fast_latency=0, network_latency=0),
     "pipeline.bubble_share": dict(forward=1, backward=2, schedule="1f1b", chunks=1),
     "parts.Rollout": dict(
@@ -320,7 +321,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     passes.Pass: (["flops", "bytes"], [], [], {}),
     backpropagation.Operation: (["flops", "elements"], [], [], {"name": "made"}),
     collectives.Traffic: (["fast", "network", "fast_messages", "network_messages"], [], [], {}),
-    plan.Plan: (["layer_seconds", "step_seconds", "fast_latency", "network_latency"], ["micro_batch"], [], {}),
+    layout.Plan: (["layer_seconds", "step_seconds", "fast_latency", "network_latency"], ["micro_batch"], [], {}),
 }
 
 

@@ -33,9 +33,9 @@ from workloads.counts import (
     diffusion,
     encoder_decoder,
     layout,
+    layout_memory,
     parameter_counts,
     passes,
-    plan,
     request_tokens,
     speech,
     training_memory,
@@ -133,6 +133,7 @@ recurrent, hybrid, attending = shaped(kept), shaped(st.one_of(kept, reaching)), 
 card = st.builds(
     lambda m, b, p: accelerators.Accelerator("made", m, b, {"bf16": p}), st.floats(1e9, 1e12), st.floats(1e10, 1e14), st.floats(1e12, 1e16)
 )
+linked = card.map(lambda c: dataclasses.replace(c, links=dict(fast=4e11, network=5e10), domain=8))
 GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
 machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
 events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
@@ -253,8 +254,11 @@ KINDS = {  # kind: (valid values, invalid values)
     "formats": (st.builds(formats.Formats, *[st.sampled_from(["bf16", "fp8", 0.75])] * 2), []),
     "split": (st.builds(layout.Layout, *[st.sampled_from([1, 2, 4])] * 5), []),
     "traffic": (st.builds(collectives.Traffic, big, big, few, few), []),
-    "linked": (card.map(lambda c: dataclasses.replace(c, links=dict(fast=4e11, network=5e10), domain=8)), []),
-    "plan": (st.builds(plan.Plan, few, zero=st.sampled_from([0, 1, 2, 3]), recompute=st.sampled_from(["nothing", "layers"])), []),
+    "linked": (linked, []),
+    "held": (tiny.map(lambda m: layout_memory.training_bytes(m, layout.SINGLE, 3, 1)), []),
+    "sixteen": (linked.map(lambda c: machine.Machine(c, 16)), [machine.Machine(GIGAHERTZ, 4)]),
+    "sixteen_ways": (st.sampled_from([layout.Layout(16), layout.Layout(2, 2, 2, 4, 2), layout.Layout(8, 2)]), []),
+    "plan": (st.builds(layout.Plan, few, zero=st.sampled_from([0, 1, 2, 3]), recompute=st.sampled_from(["nothing", "layers"])), []),
     "layout": (st.builds(layout.Layout, tensor=few, data=few), [layout.Layout(pipeline=2)]),
     "machine": (machine_of(card, few), []),
     "rented": (st.builds(machine.Machine, card, few, dollars_per_gpu_hour=unit), []),
@@ -602,7 +606,7 @@ EXAMPLES = [
     encoder_decoder.DEEPSEEK_V41_FLASH.body,
     encoder_decoder.DEEPSEEK_V41_FLASH.far,
     layout.Layout(2),
-    plan.Plan(2),
+    layout.Plan(2),
     collectives.Traffic(4, 3, 2, 1),
     passes.Pass(6, 2),
     machine.Machine(accelerators.accelerator("H100 SXM"), 2),

@@ -7,9 +7,8 @@ from ..facts.models import Model
 from ..numeric import maximum, minimum, total
 from ..units import Bytes, Count, Tokens
 from .collectives import Traffic, all_gather, all_reduce, dispatch, reduce_scatter, send
-from .layout import Layout
+from .layout import USUAL, Layout, Plan
 from .parameter_counts import stack_counts
-from .plan import USUAL, Plan
 from .training_memory import RECIPES
 
 
@@ -110,13 +109,11 @@ def data_traffic(
         [56.2, 42.2, 56.2]
     """
     gathers, sent, near = (0, 1, 1, 2)[whole(zero, "zero", most=3)], Traffic(), _near(domain)
-    copies = (layout.data * layout.context, layout.expert_copies)
-    for parameters, n, stride in zip(layout.card_parameters(model), copies, (layout.tensor, layout.expert_ways)):
-        n = n if parameters else 1  # a model without experts sums nothing more
-        gradients = parameters * positive(gradient_bytes, "gradient_bytes", "B")
-        gathered = all_gather(parameters * positive(weight_bytes, "weight_bytes", "B"), n, near(stride))
-        summed = reduce_scatter if gathers else all_reduce
-        sent += summed(gradients, n, near(stride)) + gathers * gathered
+    weight, gradient = positive(weight_bytes, "weight_bytes", "B"), positive(gradient_bytes, "gradient_bytes", "B")
+    for size, copies, ways in layout.groups(model):
+        n = copies if size else 1  # a model without experts sums nothing more
+        sent += (reduce_scatter if gathers else all_reduce)(size * gradient, n, near(ways))
+        sent += gathers * all_gather(size * weight, n, near(ways))
     return sent
 
 

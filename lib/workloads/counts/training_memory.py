@@ -99,11 +99,13 @@ def activation_bytes(
     """Bytes of the activations of one sequence, as `ActivationBytes`.
 
     Equation:
-        layer inputs + what all layers keep, or with recomputation the one that keeps most + final norm + logits.
+        layer inputs + what all layers keep, or with recomputation the one that keeps most + final norm + logits; of
+        layers with "selective" recomputation the outputs of their products, but for the last one.
 
     Args:
         graph: from `transformer`.
-        recompute: as in `flops.training` ("layers" and "stop early" hold the same).
+        recompute: as in `flops.training` ("layers" and "stop early" hold the same); or "selective": all that costs no
+            product is computed again.
         bytes_per_value: of everything but the logits (B).
         copies: of these, as in `logits_bytes`.
 
@@ -119,13 +121,16 @@ def activation_bytes(
         >>> round(activation_bytes(graph).total / 1e9, 2), round(activation_bytes(graph, "layers").total / 1e9, 2)
         (53.05, 16.05)
     """
-    checks.one_of(recompute, "recompute", ("nothing", "layers", "stop early"))
+    checks.one_of(recompute, "recompute", ("nothing", "layers", "stop early", "selective"))
     kept, layers = kept_elements(graph), kept_layer_bytes(graph, bytes_per_value)
     of = lambda *names: bytes_per_value * sum(kept.get(name, 0) for name in names)
     if recompute == "nothing":
         inputs, turned = of(*_entered(graph)), sum(layers)
     else:
         inputs, turned = _layer_input_bytes(graph, bytes_per_value), max(layers)
+    if recompute == "selective":
+        products = (op for op in graph if op.flops and op.name.startswith("layer ") and not op.name.endswith("ffn down"))
+        turned = bytes_per_value * sum(op.elements for op in products)
     last = [op.name for op in graph if op.name.endswith(" ffn sum")][-1]
     return ActivationBytes(inputs, turned, of(last, "norm", "label rows"), logits_bytes(kept.get("head", 0), copies))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..checks import formula, multiple, nonnegative, one_of, positive, whole
-from ..counts.plan import SCHEDULES
+from ..counts.layout import SCHEDULES
 from ..units import Count, Seconds, Share
 
 
