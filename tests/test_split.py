@@ -142,6 +142,6 @@ def test_a_machine_of_another_size_is_refused(call):
 
 def test_what_is_not_known_is_refused_by_name():
     with pytest.raises(ValueError, match="^link of H100 SXM must be one of .* got 'network'"):
-        decode_seconds(LLAMA, Machine(H100, 16), Layout(tensor=16), 4096)
+        decode_seconds(LLAMA, Machine(replace(H100, links={"fast": 450e9, "pcie": 63e9}), 16), Layout(tensor=16), 4096)
     with pytest.raises(ValueError, match="^context must be 1 where only tensor, pipeline, data, expert can be counted"):
         decode_seconds(LLAMA, on(8), Layout(tensor=4, context=2), 4096)
