@@ -1,5 +1,6 @@
 """The fact tables and the pages that show them: every row has a source that can be dated, and no row is lost on the way to the page."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -42,9 +43,25 @@ def shown(page):
     return [[re.sub(r"^\{cite:t\}`(.+)`$", r"\1", c).strip("`") for c in line] for line in lines]
 
 
+def sizes(value):
+    """Numbers of a stack of layers, runs that come again left to the first."""
+    if isinstance(value, dict):
+        return [size for name, part in value.items() if name not in ("kind", "layers") for size in sizes(part)]
+    if isinstance(value, list):
+        return [size for part in value for size in sizes(part)]
+    return [value] if type(value) in (int, float) and value else []
+
+
 def stands_in(row, line):
-    """Is every filled cell of a row of a table in a line of a page, whole or between marks and blanks, a value behind its name?"""
+    """Is every filled cell of a row of a table in a line of a page, whole or between marks and blanks, a value behind its name?
+
+    Of a stack of layers all numbers, which the page says in words."""
     parts = " ".join(line)
+    if row.get("quantity") == "stack":
+        numbers = [f"{size:,}" for size in sizes(ast.literal_eval(row["value"]))]
+        if not all(re.search(rf"(?<![\d,]){number}(?![\d,]*\d)", parts) for number in numbers):
+            return False
+        row = row | {"value": "-"}
     if "quantity" in row and "value" in row and not any(c == row["quantity"] for c in line):
         row = row | {"pair": " ".join(v for v in (row["quantity"], row.get("precision", "-"), row["value"]) if v != "-")}
     return all(value == "-" or re.search(rf"(?<![^\s,;(]){re.escape(value)}(?![^\s,;)])", parts) for value in row.values())
@@ -112,9 +129,20 @@ def test_dense_and_sparse_rates_stand_in_tables_of_their_own():
 
 def test_the_shapes_are_those_of_the_library():
     lines = shown("models")
-    head = next(line for line in lines if line[0] == "model" and "vocabulary" in line)
-    shapes = {line[0]: dict(zip(head, line)) for line in lines if len(line) == len(head)}
+    heads = [line for line in lines if line[0] == "model" and "vocabulary" in line]
+    shapes = {line[0]: dict(zip(head, line)) for head in reversed(heads) for line in lines if len(line) == len(head)}
     for name, m in models.models().items():
-        if isinstance(m, models.Model):
-            sizes = [int(shapes[name][c].replace(",", "")) for c in ("layers", "hidden", "heads", "vocabulary")]
-            assert sizes == [m.layers, m.hidden, m.heads, m.vocab]
+        said = {c: int(shapes[name][c].replace(",", "")) for c in ("layers", "hidden", "heads", "vocabulary") if c in shapes[name]}
+        found = {"layers": m.layers, "hidden": m.hidden, "vocabulary": m.vocab}
+        assert said == (found if "stack" in shapes[name] else found | {"heads": m.heads})
+
+
+def test_a_stack_in_words_holds_every_layer():
+    lines = shown("models")
+    head = next(line for line in lines if "stack" in line)
+    stacks = {line[0]: line[-1] for line in lines if len(line) == len(head) and line != head and "×" in line[-1]}
+    assert set(stacks) == {row["item"] for row in table("models") if row["quantity"] == "stack"}
+    for name, words in stacks.items():
+        assert sum(int(n) for n in re.findall(r"(?:^|; )(\d+) × ", words)) == models.model(name).layers
+    wrong = [[cell.replace("gate rank 320", "gate rank 32") for cell in line] for line in lines]
+    assert [(row["item"], row["quantity"]) for row in lost("models", wrong)] == [("RWKV-7-2.9B", "stack")]
