@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from workloads.learning import scaling, scaling_fit
+from workloads_book.studies import scaling_evidence
 
 STARTS, RESAMPLES, SEED = 150, 40, 42
 
@@ -74,7 +75,7 @@ def benches(path=None):
         return [minimize(objective, start, args=tuple(x.repeat(c) for x in data), method="BFGS").fun for c in counts[:RESAMPLES]]
 
     theirs, loop_seconds = timed(one_by_one)
-    samples, seconds = timed(lambda: scaling_fit.bootstrap(runs, fit, 4000, SEED))
+    samples, seconds = timed(lambda: scaling_evidence.bootstrap(runs, fit, 4000, SEED))
     ours = [
         objective((math.log(s[1]), math.log(s[3]), math.log(s[0]), s[2], s[4]), *(x.repeat(c) for x in data))
         for s, c in zip(samples, counts[:RESAMPLES])
@@ -82,7 +83,7 @@ def benches(path=None):
     names, spread = ("E", "A", "alpha", "B", "beta"), samples.std(axis=0)
     errors = ", ".join(
         f"{name} {value:.5g} (standard error {error:.4g}, 95% {low:.5g} .. {high:.5g})"
-        for name, value, error, low, high in zip(names, astuple(law), spread, *scaling_fit.interval(samples))
+        for name, value, error, low, high in zip(names, astuple(law), spread, *scaling_evidence.interval(samples))
     )
     note = f"largest excess of the objective {max(a - b for a, b in zip(ours, theirs)):.1e}; {errors}"
     yield "4,000 resamples one by one over all at once", loop_seconds * 4000 / RESAMPLES, seconds, ">=", 40, note

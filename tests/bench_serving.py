@@ -15,10 +15,10 @@ from workloads.facts.models import model
 from workloads.serving.arrivals import Arrival, random_times
 from workloads.serving.engine import Engine
 from workloads.serving.simulation import serve
-from workloads.serving.simulation_steps import serve_stepwise
 from workloads.serving.step_seconds import step_time
 from workloads.times.machine import Machine
 from workloads_book.measured_runs import replay_factors, replay_load, replay_settings
+from workloads_book.studies.simulation_steps import serve_stepwise
 
 ENGINE = Engine(**replay_settings())
 COST = step_time(model("Qwen3-8B"), Machine(accelerator("RTX PRO 6000 Blackwell Workstation"), **replay_factors()))

@@ -31,12 +31,12 @@ import rooms
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "_build/mutants"
 SOURCE = WORK / "source"  # as everything was when the run began
-NO_FORMULAS = {"formats", "measurements", "results", "scaling_fit", "symbols", "tables", "traces"}
+NO_FORMULAS = {"formats", "measurements", "results", "scaling_evidence", "scaling_fit", "symbols", "tables", "traces"}
 MODULES = sorted(set(rooms.PATHS) - NO_FORMULAS)
 OWN = {  # tests by another name
     **dict.fromkeys(("checks", "numeric", "units"), "support"),
     **dict.fromkeys(("models", "accelerators", "parameter_counts"), "facts"),
-    **dict.fromkeys(("training_memory", "transformer_graph", "optimizer", "training_batches"), "backpropagation"),
+    **dict.fromkeys(("training_memory", "transformer_graph", "graph_memory", "optimizer", "training_batches"), "backpropagation"),
     **dict.fromkeys(("rent", "mixture_of_experts"), "lifetime"),
     **dict.fromkeys(("step_seconds", "calibration", "engine", "simulation_steps"), "simulation"),
     **dict.fromkeys(("capacity", "configuration", "generation", "parts", "price"), "phases"),

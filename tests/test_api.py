@@ -145,7 +145,7 @@ def test_sections_of_a_docstring_are_parts_of_its_entry(entries):
         assert part in text, part
 
 
-WINDOW, OPERATION = "workloads.serving.arrivals.Window", "workloads.counts.backpropagation.Operation"
+WINDOW, OPERATION = "workloads.serving.arrivals.Window", "workloads_book.studies.backpropagation.Operation"
 NOT_FOLLOWED = {  # uses that the reference does not find
     *((f"book/workloads/{page}", WINDOW) for page in ("3-1-3-queues", "3-1-4-settings", "3-7-fallacies", "3-9-summary")),
     *((f"book/workloads/{page}", OPERATION) for page in ("3-4-2-frozen",)),

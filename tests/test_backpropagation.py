@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.counts import flops, training_memory
-from workloads.counts.backpropagation import (
+from workloads.counts.parameter_counts import parameters
+from workloads.counts.training_memory import logits_bytes
+from workloads.facts.layers import Attention, Experts, Gated, GatedDelta, Layer, Plain
+from workloads.facts.models import Model, model, models
+from workloads.facts.tables import table
+from workloads.learning.optimizer import update_traffic
+from workloads_book.studies.backpropagation import (
     Operation,
     Weight,
     _Kept,
@@ -23,13 +29,9 @@ from workloads.counts.backpropagation import (
     lifetimes,
     linear_products,
 )
-from workloads.counts.parameter_counts import parameters
-from workloads.counts.training_memory import activation_bytes, kept_layer_bytes, logits_bytes, training_state_bytes
-from workloads.counts.transformer_graph import transformer, weights
-from workloads.facts.models import Model, model, models
-from workloads.facts.tables import table
-from workloads.learning.optimizer import update_traffic
+from workloads_book.studies.graph_memory import activation_bytes, kept_layer_bytes, training_state_bytes
 from workloads_book.studies.training_batches import UpdateTokens, _Batch, document_pairs, input_timeline, pack, update_tokens
+from workloads_book.studies.transformer_graph import transformer, weights
 
 QWEN = model("Qwen3-8B")
 TINY = Model("tiny", 8, 11, layers=3, heads=4, kv_heads=2, head_dim=3, ffn=10, qk_norm=True)
@@ -490,7 +492,11 @@ def test_state_of_a_part_that_is_trained():
 
 
 def test_state_of_everything_trained_is_the_recipe():
-    assert training_state_bytes(transformer(QWEN, 1)).total == training_state_bytes(parameters(QWEN).total).total == 147_433_236_480
+    assert (
+        training_state_bytes(transformer(QWEN, 1)).total
+        == training_memory.training_state_bytes(parameters(QWEN).total).total
+        == 147_433_236_480
+    )
 
 
 def test_state_without_anything_trained_is_refused():
@@ -520,6 +526,41 @@ def test_activations_with_nothing_computed_again_are_all_that_is_kept(m):
     assert parts.total == 2 * sum(kept.values()) and parts.logits == 2 * 3 * m.vocab
     again = activation_bytes(transformer(m, 3), "layers", copies=(2,))
     assert again.layers == max(kept_layer_bytes(transformer(m, 3))) and again[0::2] == parts[0::2]
+
+
+@pytest.mark.parametrize("recompute", ["nothing", "layers", "stop early", "selective"])
+@pytest.mark.parametrize("m", [TINY, *TRANSFORMERS], ids=lambda m: m.name)
+def test_activations_of_a_shape_are_those_of_the_walk_through_its_graph(m, recompute):
+    for labels in (None, 2):
+        graph = transformer(m, 5, labels=labels)
+        assert training_memory.activation_bytes(m, 5, labels, recompute, 4, (2, 3)) == activation_bytes(graph, recompute, 4, (2, 3))
+
+
+def test_activations_of_a_shape_by_hand():
+    parts = training_memory.activation_bytes(TINY, 5)
+    layer = 2 * 5 * (kept_per_token(TINY) - TINY.hidden)
+    assert parts == (3 * 2 * 5 * 8, 3 * layer, 2 * 2 * 5 * 8, 5 * 11 * (2 + 4 + 4)) and parts.total == sum(parts)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Layer(GatedDelta(2, 1, 3, 4), Gated(5)),
+        Layer(Attention(4, 2, 3), Plain(5)),
+        Layer(Attention(4, 2, 3), None),
+        Layer(None, Gated(5)),
+        Layer(Attention(4, 2, 3, gate="head"), Gated(5)),
+        Layer(Attention(4, 2, 3, keys_as_values=True), Gated(5)),
+        Layer(Attention(4, 2, 3), Gated(5), streams=2),
+        Layer(Attention(4, 2, 3), Experts(8, 2, 5, plain=True)),
+        Layer(Attention(4, 2, 3), Experts(8, 2, 5, expert_hidden=6)),
+        Layer(Attention(4, 2, 3), Experts(8, 2, 5, 1, shared_gate=True)),
+    ],
+    ids=repr,
+)
+def test_activations_of_layers_that_are_not_counted_are_refused_by_name(layer):
+    with pytest.raises(ValueError, match="model must have attention and gated parts in each layer for its activations, got Layer.*in made"):
+        training_memory.activation_bytes(Model("made", 8, 11, stack=((1, Layer(Attention(4, 2, 3), Gated(5))), (1, layer))), 5)
 
 
 def test_a_compact_head_keeps_only_the_logits_of_its_labels():
@@ -561,6 +602,10 @@ def test_bytes_of_activations_are_refused_by_name():
     for bad, message in (
         (lambda: activation_bytes(graph, "some"), "recompute.*'some'"),
         (lambda: activation_bytes(graph, bytes_per_value=0), "bytes_per_value.* 0"),
+        (lambda: training_memory.activation_bytes(TINY, 5, 6), "labels.* 6"),
+        (lambda: training_memory.activation_bytes(TINY, 0), "tokens.* 0"),
+        (lambda: training_memory.activation_bytes(TINY, 5, recompute="some"), "recompute.*'some'"),
+        (lambda: training_memory.activation_bytes(TINY, 5, bytes_per_value=0), "bytes_per_value.* 0"),
         (lambda: activation_bytes(graph, copies=()), "copies must hold at least one copy"),
         (lambda: logits_bytes(10, (2, 0)), "copies.* 0"),
         (lambda: logits_bytes(-1), "values.* -1"),

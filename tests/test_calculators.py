@@ -22,12 +22,13 @@ from workloads.facts.accelerators import accelerator
 from workloads.facts.models import model
 from workloads.learning.rl import configuration, phases
 from workloads.learning.scaling import loss, published_laws
-from workloads.serving import engine, simulation_steps, step_seconds
+from workloads.serving import engine, step_seconds
 from workloads.serving.arrivals import interleaved
 from workloads.times.machine import Machine
 from workloads_book import calculators, measured_runs, plot
 from workloads_book.calculators import forms, load, tasks
 from workloads_book.calculators.forms import CALCULATORS
+from workloads_book.studies import simulation_steps
 
 sys.path.insert(0, str(ROOT / "book/_site/ext"))
 import content

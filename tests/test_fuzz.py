@@ -28,9 +28,7 @@ from hypothesis import strategies as st
 
 from workloads.costs import attempts
 from workloads.counts import (
-    backpropagation,
     collectives,
-    diffusion,
     encoder_decoder,
     layout,
     layout_memory,
@@ -39,7 +37,6 @@ from workloads.counts import (
     request_tokens,
     speech,
     training_memory,
-    transformer_graph,
     vision,
 )
 from workloads.facts import accelerators, formats, layers, models
@@ -48,11 +45,11 @@ from workloads.learning.rl import configuration, parts, phases, price, round_sch
 from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
-from workloads_book.studies import lifetime, mixture_of_experts, playback
+from workloads_book.studies import backpropagation, diffusion, lifetime, mixture_of_experts, playback, transformer_graph
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators", "config"}
-SLOW = {"scaling_fit"}  # fits: random runs have no fit to find; test_scaling does this with made runs
+SLOW = {"scaling_fit", "scaling_evidence"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
 SPECS = Path(__file__).with_name("fuzz.txt").read_text(encoding="utf-8")
 

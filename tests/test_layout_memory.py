@@ -10,7 +10,6 @@ from workloads.counts.layout_memory import in_flight, must_fit, serving_bytes, t
 from workloads.counts.memory import kv_bytes, weight_bytes
 from workloads.counts.parameter_counts import parameters
 from workloads.counts.training_memory import activation_bytes, training_state_bytes
-from workloads.counts.transformer_graph import transformer
 from workloads.facts.formats import Formats
 from workloads.facts.models import Model, model
 from workloads_book import score, splits
@@ -45,7 +44,7 @@ def test_interleaved_stages_hold_parts_of_micro_batches(p, m, v):
 # ------------------------------------------------------------------------------------------------------------- training
 def test_one_card_holds_all():
     held = training_bytes(DENSE, SINGLE, 6, 3, Plan(micro_batch=3, zero=0))
-    state, kept = training_state_bytes(INSIDE + 2 * TABLE), activation_bytes(transformer(DENSE, 6))
+    state, kept = training_state_bytes(INSIDE + 2 * TABLE), activation_bytes(DENSE, 6)
     assert parameters(DENSE).total == INSIDE + 2 * TABLE
     assert (held.weights, held.gradients) == (state.weights, state.gradients)
     assert held.optimizer == state.master_weights + state.first_moment + state.second_moment
@@ -64,7 +63,7 @@ def test_the_first_stage_holds_the_table_and_most_micro_batches_the_last_one_the
     """4 stages of 1 layer; 4, 3, 2, 1 micro-batches in flight of 8; a sequence of 6 tokens of width 8 in BF16 is 96 B."""
     layout, plan = Layout(pipeline=4), Plan(zero=0)
     held = [training_bytes(DENSE, layout, 6, 8, plan, stage=s) for s in range(4)]
-    kept = activation_bytes(transformer(DENSE, 6))
+    kept = activation_bytes(DENSE, 6)
     assert [h.weights for h in held] == pytest.approx([2 * (INSIDE / 4 + table) for table in (TABLE, 0, 0, TABLE)])
     layers = (kept.layer_inputs + kept.layers) / 4
     assert [h.activations for h in held] == pytest.approx([4 * layers, 3 * layers, 2 * layers, layers + kept.final_norm])
@@ -81,7 +80,7 @@ def test_a_tied_head_is_a_second_table_on_the_last_stage_alone():
 
 
 def test_what_is_computed_again_is_not_kept():
-    kept = {how: activation_bytes(transformer(DENSE, 6), how) for how in ("nothing", "selective", "layers")}
+    kept = {how: activation_bytes(DENSE, 6, recompute=how) for how in ("nothing", "selective", "layers")}
     held = {how: training_bytes(DENSE, SINGLE, 6, 1, Plan(recompute=how)).activations for how in kept}
     assert held == {how: sum(found) - found.logits for how, found in kept.items()}
     assert held["layers"] < held["selective"] < held["nothing"]

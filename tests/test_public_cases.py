@@ -7,12 +7,14 @@ import pytest
 from workloads.counts.flops import rule_6n, training
 from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weights_read_per_step
 from workloads.counts.parameter_counts import parameters
-from workloads.counts.training_memory import activation_bytes, kept_layer_bytes, logits_bytes, training_state_bytes
-from workloads.counts.transformer_graph import transformer
+from workloads.counts.training_memory import logits_bytes, training_state_bytes
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import Model, model
 from workloads.serving.latency_metrics import little_occupancy
 from workloads.times.roofline import mfu, transfer_seconds
+from workloads_book.studies import graph_memory
+from workloads_book.studies.graph_memory import activation_bytes, kept_layer_bytes
+from workloads_book.studies.transformer_graph import transformer
 
 GIB = 2**30
 LLAMA = model("Llama-3.1-8B")
@@ -114,8 +116,8 @@ def test_recomputation_keeps_inputs_a_layer_and_logits_torchtitan_table_2():
     """Llama-3.1-8B on 8 GPUs (FSDP), one sequence of 32,768, all layers computed again: 83.9 GiB printed. Once said here: 18 GB."""
     graph = transformer(LLAMA, 32_768)
     hidden = 32_768 * 4096 * 2  # one layer's input or output
-    state = training_state_bytes(graph, "bf16 gradients").total / 8
-    logits, inputs, layer = logits_bytes(32_768 * 128_256), activation_bytes(graph, "layers").layer_inputs, kept_layer_bytes(graph)[0]
+    state = graph_memory.training_state_bytes(graph, "bf16 gradients").total / 8
+    logits, inputs, layer = (logits_bytes(32_768 * 128_256), activation_bytes(graph, "layers").layer_inputs, kept_layer_bytes(graph)[0])
     assert state == 16 * 8_030_261_248 / 8 and inputs == 32 * hidden and logits == 10 * 32_768 * 128_256
     assert layer + hidden == 4_563_402_752
     assert [round(part / GIB, 1) for part in (state, inputs, logits)] == [15.0, 8.0, 39.1] and (layer + hidden) / GIB == 4.25
@@ -127,9 +129,9 @@ def test_recomputation_keeps_inputs_a_layer_and_logits_torchtitan_table_2():
 def test_the_bound_of_full_recomputation_lies_below_every_printed_peak_torchtitan_tables_1_and_3(gpus, printed):
     """The same model and card, FSDP alone, two sequences of 8,192 on each GPU; these runs keep more, for they compute less again."""
     graph = transformer(LLAMA, 8192)
-    held = (training_state_bytes(graph, "bf16 gradients").total / gpus + 2 * activation_bytes(graph, "layers").total) / GIB
+    held = (graph_memory.training_state_bytes(graph, "bf16 gradients").total / gpus + 2 * activation_bytes(graph, "layers").total) / GIB
     assert held < min(printed)
-    assert (training_state_bytes(graph, "bf16 gradients").total / gpus + 2 * activation_bytes(graph).total) / GIB > held
+    assert (graph_memory.training_state_bytes(graph, "bf16 gradients").total / gpus + 2 * activation_bytes(graph).total) / GIB > held
 
 
 def test_four_bits_leave_embedding_and_head_as_they_are_trl_1111():
@@ -139,7 +141,7 @@ def test_four_bits_leave_embedding_and_head_as_they_are_trl_1111():
     assert (inside, outside) == (3_221_504_000, 204_969_600)
     graph = transformer(llama, 1, trained=lambda name: False, lora_rank=1, lora_on=("query",))
     adapters = 26 * (3200 + 3200)
-    loaded = lambda *widths: (training_state_bytes(graph, "bf16 gradients", *widths).weights - 2 * adapters) / 1e9
+    loaded = lambda *widths: (graph_memory.training_state_bytes(graph, "bf16 gradients", *widths).weights - 2 * adapters) / 1e9
     scales = 0.127 / 8  # 8-bit scales of blocks of 64, and their own
     assert loaded(0.5 + scales, 4) == pytest.approx(2.48, abs=0.005) and loaded(0.5 + scales, 4) == pytest.approx(2.5, rel=0.05)
     assert loaded(0.5 + scales) == pytest.approx(2.07, abs=0.005)

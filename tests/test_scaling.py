@@ -15,6 +15,7 @@ from scipy.optimize import approx_fprime, minimize, minimize_scalar
 from workloads.learning import scaling, scaling_fit
 from workloads.learning.scaling import ScalingLaw
 from workloads_book.measured_runs import seed_runs
+from workloads_book.studies import scaling_evidence
 
 LAW = ScalingLaw(E=1.7, A=400.0, alpha=0.34, B=2000.0, beta=0.37)
 exponents = st.floats(0.05, 0.9)
@@ -203,14 +204,14 @@ def test_grid_cells_agree_with_a_loop_over_lstsq():
     runs = scaling.training_runs("fit")
     n, d, y = arrays(runs)
     best = []
-    for alpha in scaling_fit.CHAPTER_EXPONENTS:
-        for beta in scaling_fit.CHAPTER_EXPONENTS:
+    for alpha in scaling_evidence.CHAPTER_EXPONENTS:
+        for beta in scaling_evidence.CHAPTER_EXPONENTS:
             columns = np.stack([np.ones(6), (n / 1e9) ** -alpha, (d / 1e10) ** -beta], axis=1)
             found, *_ = np.linalg.lstsq(columns, y, rcond=None)
             if (found > 0).all():
                 best.append((float(np.sum((columns @ found - y) ** 2)), alpha, beta, *found))
     best.sort()
-    cells = scaling_fit.grid_cells(runs)
+    cells = scaling_evidence.grid_cells(runs)
     assert [(c.law.alpha, c.law.beta) for c in cells] == [(b[1], b[2]) for b in best]
     first, (sse, alpha, beta, e, a, b) = cells[0], best[0]
     assert (first.objective, first.law.E, first.law.A, first.law.B) == pytest.approx((sse, e, a * 1e9**alpha, b * 1e10**beta), rel=1e-9)
@@ -220,9 +221,9 @@ def test_grid_cells_agree_with_a_loop_over_lstsq():
     "fit",
     [
         scaling_fit.fit,
-        scaling_fit.least_squares_fit,
+        scaling_evidence.least_squares_fit,
         lambda runs: scaling_fit.fit(runs, np.inf),
-        lambda runs: scaling_fit.least_squares_fit(runs, "free"),
+        lambda runs: scaling_evidence.least_squares_fit(runs, "free"),
     ],
 )
 def test_exact_data_give_the_law_back(fit):
@@ -231,7 +232,9 @@ def test_exact_data_give_the_law_back(fit):
 
 def test_grid_gives_a_law_on_the_grid_back():
     law = ScalingLaw(1.5, 50.0, 0.25, 900.0, 0.3)
-    assert dataclasses.astuple(scaling_fit.grid_cells(synthetic(30, law=law))[0].law) == pytest.approx(dataclasses.astuple(law), rel=1e-6)
+    assert dataclasses.astuple(scaling_evidence.grid_cells(synthetic(30, law=law))[0].law) == pytest.approx(
+        dataclasses.astuple(law), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("log", [False, True])
@@ -252,7 +255,7 @@ def test_newton_gradient_and_hessian_agree_with_finite_differences():
     theta = np.array([0.5, 0.2, 0.3, 0.1, 0.4])
 
     def terms(t):
-        return scaling_fit._newton_terms(np.asarray(t)[None], *data, counts[None], 0.2)
+        return scaling_evidence._newton_terms(np.asarray(t)[None], *data, counts[None], 0.2)
 
     cost, gradient, hessian = (part[0] for part in terms(theta))
     residual = np.log(np.exp(theta[0]) + np.exp(theta[1] - theta[2] * data[0]) + np.exp(theta[3] - theta[4] * data[1])) - data[2]
@@ -301,7 +304,7 @@ def test_huber_fit_does_not_depend_on_order_or_units(seed):
 @settings(max_examples=15, deadline=None)
 def test_least_squares_is_no_worse_than_a_derivative_free_search_from_its_end(seed):
     runs = synthetic(12, 0.02, seed)
-    fit = scaling_fit.least_squares_fit(runs)
+    fit = scaling_evidence.least_squares_fit(runs)
     end = dataclasses.astuple(fit.law)
 
     def sse(scale):
@@ -320,8 +323,8 @@ def test_least_squares_is_no_worse_than_a_derivative_free_search_from_its_end(se
 
 def test_profile_touches_the_free_fit_and_lies_above_it():
     runs = scaling.training_runs("fit")
-    free = scaling_fit.least_squares_fit(runs, "free")
-    at_best, *others = scaling_fit.profile(runs, [free.law.alpha, 0.02, 0.05, 0.1, 0.2])
+    free = scaling_evidence.least_squares_fit(runs, "free")
+    at_best, *others = scaling_evidence.profile(runs, [free.law.alpha, 0.02, 0.05, 0.1, 0.2])
     assert at_best.objective == pytest.approx(free.objective, rel=1e-5)
     assert all(other.objective > free.objective for other in others)
     assert at_best.law.E == pytest.approx(free.law.E, rel=1e-3)
@@ -331,7 +334,7 @@ def test_bootstrap_is_no_worse_than_one_optimiser_call_for_each_resample():
     runs = synthetic(80, 0.01)
     fit, (n, d, y) = scaling_fit.fit(runs), arrays(runs)
     counts = np.random.default_rng(5).multinomial(80, np.full(80, 1 / 80), size=8)
-    for law, count in zip(scaling_fit.bootstrap(runs, fit, 8, seed=5), counts):
+    for law, count in zip(scaling_evidence.bootstrap(runs, fit, 8, seed=5), counts):
         chosen = [run for run, c in zip(runs, count) for _ in range(c)]
         reached = scaling_fit.huber(np.log(scaling.loss(ScalingLaw(*map(float, law)), n, d) / y).repeat(count))
         start = [math.log(fit.law.A), math.log(fit.law.B), math.log(fit.law.E), fit.law.alpha, fit.law.beta]
@@ -340,17 +343,17 @@ def test_bootstrap_is_no_worse_than_one_optimiser_call_for_each_resample():
 
 def test_bootstrap_interval_covers_the_law_that_made_the_data():
     runs = synthetic(200, 0.005, seed=1)
-    low, high = scaling_fit.interval(scaling_fit.bootstrap(runs, scaling_fit.fit(runs), 400))
+    low, high = scaling_evidence.interval(scaling_evidence.bootstrap(runs, scaling_fit.fit(runs), 400))
     assert (low < dataclasses.astuple(LAW)).all() and (dataclasses.astuple(LAW) < high).all()
 
 
 def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch(monkeypatch):
     runs = synthetic(40, 0.01)
     fit = scaling_fit.fit(runs)
-    first = scaling_fit.bootstrap(runs, fit, 30, seed=2)
-    assert np.array_equal(first, scaling_fit.bootstrap(runs, fit, 30, seed=2))
-    monkeypatch.setattr(scaling_fit, "BATCH", 7)
-    assert first == pytest.approx(scaling_fit.bootstrap(runs, fit, 30, seed=2), rel=1e-6)
+    first = scaling_evidence.bootstrap(runs, fit, 30, seed=2)
+    assert np.array_equal(first, scaling_evidence.bootstrap(runs, fit, 30, seed=2))
+    monkeypatch.setattr(scaling_evidence, "BATCH", 7)
+    assert first == pytest.approx(scaling_evidence.bootstrap(runs, fit, 30, seed=2), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -359,11 +362,11 @@ def test_bootstrap_repeats_for_a_seed_and_does_not_depend_on_the_batch(monkeypat
         lambda: scaling_fit.fit(synthetic(4)),
         lambda: scaling_fit.fit([dataclasses.replace(r, parameters=1e9) for r in synthetic(8)]),
         lambda: scaling_fit.fit(synthetic(8), delta=0),
-        lambda: scaling_fit.least_squares_fit(synthetic(8), intercept="fixed"),
-        lambda: scaling_fit.grid_cells(synthetic(8), exponents=(0.1, -0.2)),
-        lambda: scaling_fit.grid_cells([dataclasses.replace(r, loss=10 - r.loss) for r in synthetic(8)]),
-        lambda: scaling_fit.bootstrap(synthetic(8), scaling_fit.fit(synthetic(8)), resamples=0),
-        lambda: scaling_fit.profile(scaling.training_runs("fit"), [0.0]),
+        lambda: scaling_evidence.least_squares_fit(synthetic(8), intercept="fixed"),
+        lambda: scaling_evidence.grid_cells(synthetic(8), exponents=(0.1, -0.2)),
+        lambda: scaling_evidence.grid_cells([dataclasses.replace(r, loss=10 - r.loss) for r in synthetic(8)]),
+        lambda: scaling_evidence.bootstrap(synthetic(8), scaling_fit.fit(synthetic(8)), resamples=0),
+        lambda: scaling_evidence.profile(scaling.training_runs("fit"), [0.0]),
         lambda: scaling.root_mean_square_error(LAW, []),
     ],
 )

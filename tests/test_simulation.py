@@ -15,7 +15,6 @@ from workloads.facts.models import model
 from workloads.serving.arrivals import Arrival, random_times
 from workloads.serving.engine import Engine, Run, Served
 from workloads.serving.simulation import serve
-from workloads.serving.simulation_steps import serve_stepwise
 from workloads.serving.step_seconds import TICKS, StepTime, step_time
 from workloads.serving.traces import trace_lines
 from workloads.times.machine import Machine
@@ -29,6 +28,7 @@ from workloads_book.measured_runs import (
     replay_settings,
 )
 from workloads_book.studies.calibration import calibrate, relative_errors
+from workloads_book.studies.simulation_steps import serve_stepwise
 
 QWEN, CARD = model("Qwen3-8B"), accelerator("RTX PRO 6000 Blackwell Workstation")
 ENGINE = Engine(**replay_settings())

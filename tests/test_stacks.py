@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from workloads.counts import backpropagation, flops, memory
+from workloads.counts import flops, memory
 from workloads.counts.parameter_counts import active_parameters, matrices, parameters
-from workloads.counts.transformer_graph import transformer, weights
 from workloads.facts.layers import Attention, Experts, Gated, LatentAttention, Layer, Plain
 from workloads.facts.models import Model, model
+from workloads_book.studies import backpropagation
+from workloads_book.studies.transformer_graph import transformer, weights
 
 GROUPED = Layer(Attention(heads=4, kv_heads=2, head_dim=3, qk_norm=True), Gated(ffn=5))
 LATENT = Layer(LatentAttention(heads=3, head_dim=2, latent=4, rope_dim=1, query_rank=2), Experts(4, 2, 7, 1))

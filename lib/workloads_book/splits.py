@@ -11,11 +11,11 @@ import sys
 from workloads.counts.layout import Layout, Plan
 from workloads.counts.layout_memory import training_bytes
 from workloads.counts.parameter_counts import parameters
-from workloads.counts.training_memory import _entered
-from workloads.counts.transformer_graph import transformer
 from workloads.units import GIB
 
 from . import score
+from .studies.graph_memory import _entered
+from .studies.transformer_graph import transformer
 
 EAGER_LOSS = (2, 4, 4, 4)  # logits in BF16; log-softmax, its gradient and that of the loss in FP32, each whole
 

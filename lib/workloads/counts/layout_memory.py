@@ -14,7 +14,6 @@ from . import memory
 from .layout import SCHEDULES, USUAL, Layout, Plan
 from .parameter_counts import parameters
 from .training_memory import LOGIT_COPIES, RECIPES, activation_bytes, logits_bytes
-from .transformer_graph import transformer
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def training_bytes(
     (shared, copies_of_all, _), (experts, of_experts, _) = layout.groups(model)
     sharded = lambda least, n: n if plan.zero >= least else 1
     held = lambda least: (shared + tables / layout.tensor) / sharded(least, copies_of_all) + experts / sharded(least, of_experts)
-    kept = activation_bytes(transformer(model, tokens), plan.recompute, copies=copies)
+    kept = activation_bytes(model, tokens, recompute=plan.recompute, copies=copies)
     m = positive(batch, "batch", "sequences") / (layout.data * plan.micro_batch)
     flying = in_flight(p, m, plan.schedule, plan.chunks, stage) / p
     activations = kept.layer_inputs * flying + kept.layers * (1 if plan.recompute == "layers" else flying) + last * kept.final_norm

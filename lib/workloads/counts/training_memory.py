@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .. import checks
 from ..checks import formula, keep, nonnegative, one_of, positive
-from ..numeric import Number, maximum, total
-from ..units import Bytes, Count
-from .backpropagation import Operation, kept_elements
-from .transformer_graph import weights
+from ..facts.models import Model
+from ..numeric import Number, total
+from ..units import Bytes, Count, Tokens
+from .parameter_counts import stack_counts
 
 # Activations
 LOGIT_COPIES = (2, 4, 4)  # bytes a value: logits as the head writes them, the same in FP32, their log-softmax (later its gradient)
@@ -36,45 +36,6 @@ def logits_bytes(values: Number, copies: Sequence[Count] = LOGIT_COPIES) -> Byte
     return checks.nonnegative(values, "values") * sum(checks.positive(b, "copies", "B") for b in checks.some(copies, "copies", "copy"))
 
 
-def _layer_input_bytes(graph, bytes_per_value):
-    """Bytes of the inputs of all layers: what recomputation keeps of them (B)."""
-    sizes = {op.name: op.elements for op in graph}
-    return sum(sizes[name] for name in _entered(graph)) * bytes_per_value
-
-
-def _entered(graph):
-    """Names of the outputs that layers take as their inputs."""
-    return checks.some((op.reads[0] for op in graph if op.name.endswith(" attention norm")), "graph", "layer")
-
-
-@checks.formula
-def kept_layer_bytes(graph: Sequence[Operation], bytes_per_value: Bytes = 2) -> tuple[Bytes, ...]:
-    """Bytes that each layer keeps for its backward pass beside its input, a tuple in forward order (B).
-
-    Equation:
-        bytes_per_value x the layer's own part of `kept_elements`; its last sum is the next one's input and is left out.
-
-    Args:
-        graph: from `transformer`, which says whether attention is fused.
-        bytes_per_value: width of a kept value (B).
-
-    Example:
-        >>> from workloads.counts.transformer_graph import transformer
-        >>> from workloads.facts.models import model
-        >>> min(kept_layer_bytes(transformer(model("Qwen3-8B"), 8192)))
-        1056964608
-    """
-    width = checks.positive(bytes_per_value, "bytes_per_value", "B")
-    kept = kept_elements(graph)
-    sums = {}
-    for op in graph:
-        if op.name.startswith("layer "):
-            layer = op.name.split()[1]
-            mine = 0 if op.name == f"layer {layer} ffn sum" else kept.get(op.name, 0)
-            sums[layer] = sums.get(layer, 0) + mine * width
-    return tuple(checks.some(sums.values(), "graph", "layer"))
-
-
 class ActivationBytes(NamedTuple):
     """Bytes of activations at the turn from forward to backward: inputs of the layers, what layers keep besides (all,
     or the one that is computed again), input and output of the final norm with what a compact head gathers, logits
@@ -92,47 +53,81 @@ class ActivationBytes(NamedTuple):
         return self.layer_inputs + self.layers + self.final_norm + self.logits
 
 
-@checks.formula
+KEPT = {  # values that a layer keeps for a token of each matrix on the token's way: so many times its inputs, its outputs
+    **dict.fromkeys(("query", "key", "value", "query down", "latent down", "router"), (0, 1)),
+    **dict.fromkeys(("attention output", "ffn down", "shared experts down"), (1, 0)),
+    **dict.fromkeys(("query up", "latent up", "experts down"), (1, 1)),
+    **dict.fromkeys((f"{part} {name}" for part in ("ffn", "experts", "shared experts") for name in ("gate", "up")), (0, 1)),
+}
+
+
+def _kept_values(model, layer, mixer, ffn, selective):
+    """Values that one layer keeps for one token beside its input (selectively: outputs of its products but for the last one).
+
+    A layer of parts that are not counted so is refused.
+    """
+    m, found = layer.mixer, {w.name: w for w in (*mixer.matrices, *ffn.matrices)}
+    gates, ups, downs = (sum(w.name.endswith(end) for w in ffn.matrices) for end in (" gate", " up", " down"))
+    if found.keys() - KEPT.keys() or not found.keys() & {"value", "latent up"} or not gates == ups == downs > 0:
+        raise ValueError(f"model must have attention and gated parts in each layer for its activations, got {layer!r} in {model.name}")
+    if selective:
+        return m.heads * m.value_dim + total(w.used * w.outputs for n, w in found.items() if n != "ffn down")
+    turned = m.heads * (m.head_dim + m.rope_dim) if m.latent else (m.heads + m.kv_heads) * m.head_dim * (m.qk_norm is not False)
+    return 3 * model.hidden + turned + total(w.used * (w.inputs * KEPT[n][0] + w.outputs * KEPT[n][1]) for n, w in found.items())
+
+
+@formula
 def activation_bytes(
-    graph: Sequence[Operation], recompute: str = "nothing", bytes_per_value: Bytes = 2, copies: Sequence[Count] = LOGIT_COPIES
+    model: Model,
+    tokens: Tokens,
+    labels: Tokens | None = None,
+    recompute: str = "nothing",
+    bytes_per_value: Bytes = 2,
+    copies: Sequence[Count] = LOGIT_COPIES,
 ) -> ActivationBytes:
-    """Bytes of the activations of one sequence, as `ActivationBytes`.
+    """Bytes of the activations of one sequence when every weight is trained, as `ActivationBytes`.
 
     Equation:
-        layer inputs + what all layers keep, or with recomputation the one that keeps most + final norm + logits; of
-        layers with "selective" recomputation the outputs of their products, but for the last one.
+        layer inputs + what all layers keep, or with recomputation of whole layers the one that keeps most + final norm +
+        logits. A layer keeps the inputs of its matrices and of its norms, query, key and value as attention meets them, what attention
+        gives, gate, up and their product, and of experts also what they and the router give; with "selective"
+        recomputation the outputs of its products, but for the last one.
 
     Args:
-        graph: from `transformer`.
+        model: a Model whose layers are attention and gated parts.
+        tokens: of the sequence.
+        labels: rows of the vocabulary head, gathered before it (a compact head); left out, all tokens.
         recompute: as in `flops.training` ("layers" and "stop early" hold the same); or "selective": all that costs no
             product is computed again.
         bytes_per_value: of everything but the logits (B).
         copies: of these, as in `logits_bytes`.
 
     Assumptions:
-        A lower bound of what trainers report: gradients of activations, gathered weights, buffers and fragments come on
-        top. The layer is counted beside the logits; a trainer that frees all copies before it and uses the same memory
-        again saves the smaller.
+        Attention is one kernel that stores no scores. A lower bound of what trainers report: gradients of activations,
+        gathered weights, buffers and fragments come on top. The layer is counted beside the logits; a trainer that frees
+        all copies before it and uses the same memory again saves the smaller.
+
+    Raises:
+        ValueError: for other kinds of layers, by name.
 
     Example:
-        >>> from workloads.counts.transformer_graph import transformer
         >>> from workloads.facts.models import model
-        >>> graph = transformer(model("Qwen3-8B"), 8192)
-        >>> round(activation_bytes(graph).total / 1e9, 2), round(activation_bytes(graph, "layers").total / 1e9, 2)
-        (53.05, 16.05)
+        >>> qwen = model("Qwen3-8B")
+        >>> [round(activation_bytes(qwen, 8192, recompute=r).total / 1e9, 2) for r in ("nothing", "layers")]
+        [53.05, 16.05]
     """
-    checks.one_of(recompute, "recompute", ("nothing", "layers", "stop early", "selective"))
-    kept, layers = kept_elements(graph), kept_layer_bytes(graph, bytes_per_value)
-    of = lambda *names: bytes_per_value * sum(kept.get(name, 0) for name in names)
-    if recompute == "nothing":
-        inputs, turned = of(*_entered(graph)), sum(layers)
-    else:
-        inputs, turned = _layer_input_bytes(graph, bytes_per_value), max(layers)
-    if recompute == "selective":
-        products = (op for op in graph if op.flops and op.name.startswith("layer ") and not op.name.endswith("ffn down"))
-        turned = bytes_per_value * sum(op.elements for op in products)
-    last = [op.name for op in graph if op.name.endswith(" ffn sum")][-1]
-    return ActivationBytes(inputs, turned, of(last, "norm", "label rows"), logits_bytes(kept.get("head", 0), copies))
+    one_of(recompute, "recompute", ("nothing", "layers", "stop early", "selective"))
+    tokens = checks.whole(tokens, "tokens", least=1)
+    rows = tokens if labels is None else checks.whole(labels, "labels", "tokens", least=1, most=tokens)
+    width = positive(bytes_per_value, "bytes_per_value", "B")
+    each = [
+        (n, _kept_values(model, layer, *parts, recompute == "selective"))
+        for (_, *parts), (n, layer) in zip(stack_counts(model), model.stack)
+    ]
+    held = total(n * kept for n, kept in each) if recompute in ("nothing", "selective") else max(kept for _, kept in each)
+    ends = (tokens + rows) * model.hidden * width
+    inputs = total(n for n, _ in each) * tokens * model.hidden * width
+    return ActivationBytes(inputs, held * tokens * width, ends, logits_bytes(rows * model.vocab, copies))
 
 
 @dataclass(frozen=True)
@@ -164,27 +159,17 @@ RECIPES = {
 
 
 @formula
-def training_state_bytes(
-    trained: Count | Sequence[Operation],
-    recipe: str | TrainingBytes = "fp32 gradients",
-    frozen_bytes: Bytes = 2,
-    unquantised_bytes: Bytes | None = None,
-) -> TrainingBytes:
+def training_state_bytes(trained: Count, recipe: str | TrainingBytes = "fp32 gradients") -> TrainingBytes:
     """Bytes of weights, gradients and optimizer state of mixed-precision training with Adam.
 
     Equation:
-        trained parameters x (bytes a parameter), item by item, 18 B in all for "fp32 gradients"; and with the weights,
-        for each frozen one of a graph, frozen_bytes inside a matrix of the layers, unquantised_bytes in embedding, head
-        and norms.
+        trained parameters x (bytes a parameter), item by item, 18 B in all for "fp32 gradients".
 
     Args:
-        trained: how many parameters, every one trained; or a graph, Operations that say which of their weights are.
+        trained: how many parameters. Frozen ones hold their weights alone, which come on top.
         recipe: a name in RECIPES or a TrainingBytes with bytes a parameter. Each named recipe changes one thing of the
             first: "bf16 gradients" 16 B, "both gradients" (BF16 beside FP32) 20 B, "8-bit adam" 12 B (its block scales,
             under 0.04 B, left out), "no master" 14 B.
-        frozen_bytes: 2 for BF16, 0.5 for 4 bits, 0.5 + 1/16 for 4 bits with a 4-byte scale for each 64 weights (B).
-        unquantised_bytes: left out, as frozen_bytes but at least 2, for what loads a model in 8 or 4 bits narrows its
-            matrices only (B).
 
     Returns:
         TrainingBytes.
@@ -196,29 +181,9 @@ def training_state_bytes(
         ValueError: if no weight is trained.
 
     Example:
-        >>> from workloads.counts.backpropagation import Operation, Weight
         >>> training_state_bytes(8_190_735_360).total
         147433236480
-        >>> graph = [
-        ...     Operation("x"),
-        ...     Operation("y", ("x",), Weight("W", 100, trained=False), 1),
-        ...     Operation("z", ("y",), Weight("V", 10), 1),
-        ... ]
-        >>> training_state_bytes(graph).total
-        380
     """
-    width = positive(frozen_bytes, "frozen_bytes", "B")
-    outer = maximum(width, 2) if unquantised_bytes is None else positive(unquantised_bytes, "unquantised_bytes", "B")
-    held = 0
-    if isinstance(trained, Sequence) and all(isinstance(op, Operation) for op in trained):
-        of_graph = weights(trained).values()
-        held = total(w.parameters * (outer if _outside_matrices(w.name) else width) for w in of_graph if not w.trained)
-        trained = sum(w.parameters for w in of_graph if w.trained)
     parameters = positive(trained, "trained parameters")
     each = recipe if isinstance(recipe, TrainingBytes) else RECIPES[one_of(recipe, "recipe", tuple(RECIPES))]
-    state = TrainingBytes(*(parameters * item for item in vars(each).values()))
-    return replace(state, weights=state.weights + held)
-
-
-def _outside_matrices(weight):
-    return weight in ("embedding", "head") or weight.endswith("norm")
+    return TrainingBytes(*(parameters * item for item in vars(each).values()))

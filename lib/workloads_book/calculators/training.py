@@ -3,12 +3,12 @@
 from functools import lru_cache
 from math import ceil
 
-from workloads.counts import backpropagation, flops, parameter_counts, training_memory, transformer_graph
+from workloads.counts import flops, parameter_counts, training_memory
 from workloads.facts import accelerators, models
 from workloads.learning import optimizer, scaling
 from workloads.times import roofline
 from workloads.units import GIGA, HOUR, number, quantity
-from workloads_book.studies import lifetime, training_batches
+from workloads_book.studies import backpropagation, graph_memory, lifetime, training_batches, transformer_graph
 
 from .. import plot
 from ..plot import Axis, Line
@@ -62,14 +62,14 @@ def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, 
     m = models.model(model)
     card = accelerators.accelerator(accelerator)
     graph = _training_graph(model, tokens, trained, rank)
-    state = training_memory.training_state_bytes(graph, recipe, **frozen)
+    state = graph_memory.training_state_bytes(graph, recipe, **frozen)
     forward = backpropagation.forward_flops(graph)
     backward = backpropagation.backward_flops(graph)
     again = flops.training(m, tokens, recompute=recompute).recomputed.total
     updated = training_batches.update_tokens(gpus * sequences, tokens, micro_batches)
     learnt = sum(w.parameters for w in transformer_graph.weights(graph).values() if w.trained)
     batches = gpus * sequences * micro_batches
-    kept = training_memory.ActivationBytes(*(sequences * part for part in training_memory.activation_bytes(graph, recompute)))
+    kept = training_memory.ActivationBytes(*(sequences * part for part in graph_memory.activation_bytes(graph, recompute)))
     seconds = roofline.compute_seconds(batches * (forward + backward + again), gpus * card.peak(), mfu)
     writing = roofline.transfer_seconds(optimizer.update_traffic(learnt, recipe).total, gpus * card.bandwidth, mbu)
     held = state.total / gpus + kept.total

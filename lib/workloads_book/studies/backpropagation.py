@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .. import checks
-from ..numeric import Number
-from ..units import Count, FlopCount
+from workloads import checks
+from workloads.numeric import Number
+from workloads.units import Count, FlopCount
 
 
 class _Product(NamedTuple):

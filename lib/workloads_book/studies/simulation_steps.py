@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ..checks import formula
-from .arrivals import Arrival
-from .engine import Engine, Run, _rows, _run
-from .step_seconds import StepTime
+from workloads.checks import formula
+from workloads.serving.arrivals import Arrival
+from workloads.serving.engine import Engine, Run, _rows, _run
+from workloads.serving.step_seconds import StepTime
 
 
 @formula

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from ..checks import formula, keep, multiple, whole
-from ..facts.tables import item_values
-from ..numeric import quotient, total
-from ..units import Count, FlopCount, Tokens
+from workloads.checks import formula, keep, multiple, whole
+from workloads.facts.tables import item_values
+from workloads.numeric import quotient, total
+from workloads.units import Count, FlopCount, Tokens
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .. import checks
-from ..facts import layers
-from ..facts.models import Model
-from ..units import Count, Tokens
-from . import flops as flops_module
-from . import parameter_counts
+from workloads import checks
+from workloads.counts import flops as flops_module
+from workloads.counts import parameter_counts
+from workloads.facts import layers
+from workloads.facts.models import Model
+from workloads.units import Count, Tokens
+
 from .backpropagation import Operation, Weight
 
 
@@ -50,7 +51,7 @@ def transformer(
         ValueError: for adapters on a matrix that the model lacks or that its routed experts hold.
 
     Example:
-        >>> from workloads.counts.backpropagation import backward_flops, forward_flops
+        >>> from .backpropagation import backward_flops, forward_flops
         >>> from workloads.facts.models import model
         >>> graph = transformer(model("Qwen3-8B"), 8192)
         >>> forward_flops(graph), backward_flops(graph)
