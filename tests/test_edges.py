@@ -13,7 +13,7 @@ import rooms
 from test_fuzz import IDS, function
 
 from workloads import checks
-from workloads.costs import attempts
+from workloads.costs import attempts, tokens
 from workloads.counts import collectives, encoder_decoder, layout, parameter_counts, passes, request_tokens, speech, training_memory, vision
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
@@ -43,6 +43,7 @@ STANDS_FOR = {
     "correlation": 0,
     "batch": 1,
     "replicas": 1,
+    "rows": 1,
     "tensor": 1,
     "pipeline": 1,
     "data": 1,
@@ -201,6 +202,13 @@ OWN = {  # whole signatures with defaults of their own
         other_seconds=0,
     ),
     "generation.Phase": dict(flops=0),
+    "speculation.best_drafts": dict(most=16),
+    "speculation.break_even_batch": dict(draft_share=0),
+    "tokens.TokenPrices.dollars": dict(input=0, output=0, cached=0, written=0),
+    "vision.encoder": dict(name="Qwen3-VL-4B"),
+    "vision.sampled_frames": dict(wanted=2, least=4, most=768, even=False),
+    "vision.VisionEncoder": dict(feature_sets=1, mlp_matrices=2, window=0, full_layers=0),
+    "vision.resized": dict(frames=1),
 }
 
 
@@ -243,7 +251,10 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         {"name": "made"},
     ),
     speech.SpeechModel: ({"sample_rate": 1, "samples_per_frame": 1, "codebooks": 1}, {"name": "made", "slow": None, "fast": None}),
-    vision.VisionEncoder: (dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:], 1), {"name": "made"}),
+    vision.VisionEncoder: (
+        dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:-2], 1) | {"window": 0, "full_layers": 0},
+        {"name": "made"},
+    ),
     latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
     latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
     models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
@@ -296,6 +307,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     ),
     parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
+    tokens.TokenPrices: (["input", "output", "cached", "written"], [], [], {}),
     price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),

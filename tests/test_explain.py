@@ -234,6 +234,7 @@ def test_at_least_sixty_results_are_read_again():
 NO_NUMBER = {  # functions whose result holds no number that arithmetic made, with what it is instead
     "roofline.regime": "a word",
     "models.model": "looked up",
+    "vision.encoder": "looked up",
     "mixture_of_experts.expert_layers": "looked up",
     "scaling.read_runs": "read from a file",
     "scaling.training_runs": "read from a file",
@@ -259,6 +260,8 @@ ONE_LINE = {  # functions whose last number is one of those given, or comes from
     "backpropagation.kept_elements": "walks a graph",
     "backpropagation.lifetimes": "walks a graph",
     "transformer_graph.weights": "the sizes given",
+    "speculation.best_drafts": "a search",
+    "vision.sampled_frames": "one of the numbers given, rounded",
     "training_batches.pack": "a search over the lengths given",
 }
 

@@ -26,7 +26,7 @@ import rooms
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from workloads.costs import attempts
+from workloads.costs import attempts, tokens
 from workloads.counts import (
     collectives,
     encoder_decoder,
@@ -609,6 +609,7 @@ EXAMPLES = [
     machine.Machine(accelerators.accelerator("H100 SXM"), 2),
     formats.Formats(1, 2),
     price.Prices(1, 2, 3),
+    tokens.TokenPrices(1, 2, 3, 4),
 ]
 
 

@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from workloads.costs.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
 from workloads.counts.flops import rule_6n, training
 from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weights_read_per_step
 from workloads.counts.parameter_counts import parameters
 from workloads.counts.training_memory import logits_bytes, training_state_bytes
+from workloads.counts.vision import encoder, resized, video_tokens
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import Model, model
 from workloads.serving.latency_metrics import little_occupancy
+from workloads.serving.speculation import speculative_interval
 from workloads.times.roofline import mfu, transfer_seconds
 from workloads_book.studies import graph_memory
 from workloads_book.studies.graph_memory import activation_bytes, kept_layer_bytes
@@ -146,3 +149,32 @@ def test_four_bits_leave_embedding_and_head_as_they_are_trl_1111():
     assert loaded(0.5 + scales, 4) == pytest.approx(2.48, abs=0.005) and loaded(0.5 + scales, 4) == pytest.approx(2.5, rel=0.05)
     assert loaded(0.5 + scales) == pytest.approx(2.07, abs=0.005)
     assert loaded(0.5) == pytest.approx(0.5 * 3.221504 + 2 * 0.2049696, rel=1e-9)
+
+
+def test_tokens_a_round_over_its_time_is_what_guessing_gains_vllm_20780():
+    """Fitted a + b K of the thread (ms), its accepted lengths, 7.07 ms without; 1.746 measured at K = 4. 1.568 and 1.610 do not follow."""
+    assert 7.07 / speculative_interval(8.35, 1.016, 4, 3.08) == pytest.approx(1.754, abs=0.0005)
+    assert 7.07 / speculative_interval(8.35, 1.016, 4, 3.08) == pytest.approx(1.746, rel=0.01)
+
+
+def test_writing_a_cache_is_most_of_an_agents_bill_agent_framework_112():
+    """$10 a million in (inferred): 56,000 tokens computed, 5.48 million read, 3.49 million written, 36,000 returned: $43 of $51 seen."""
+    prices = TokenPrices(input=10, output=50, cached=1, written=12.5)
+    bill, writes = prices.dollars(56_000, 36_000, 5_480_000, 3_490_000), prices.dollars(written=3_490_000)
+    assert bill == pytest.approx(51, rel=0.02) and round(bill, 1) == 51.5
+    assert writes == pytest.approx(43, rel=0.02) and writes / bill == pytest.approx(0.85, abs=0.005)
+    assert rewrites_that_pay(short=1.25, long=2, cached=0.1) == pytest.approx(1.65, abs=0.005)  # so from the second reply of an hour
+
+
+def test_a_videos_frames_are_resized_before_they_are_counted_qwen3_vl_1404():
+    """1,280 x 720 within 490,000 pixels a frame, patch 14, merge 2."""
+    qwen = encoder("Qwen2.5-VL-7B")
+    height, width = resized(720, 1280, 28, 56 * 56, 490_000)
+    assert (height, width) == (504, 924)
+    assert video_tokens(qwen, height, width, 2) == 594 and video_tokens(qwen, height, width, 64) == 19_008
+
+
+def test_energy_of_a_million_tokens_llm_numbers_27():
+    """2 kW, 230 tokens/s of prompts and 53 of answers, $0.15/kWh (inferred): $0.36 and $1.58 printed."""
+    assert [kilowatt_hours(2000, 1e6 / rate) for rate in (230, 53)] == pytest.approx([2.42, 10.48], abs=0.005)
+    assert [energy_dollars_per_million(2000, rate, 0.15) for rate in (230, 53)] == pytest.approx([0.36, 1.58], rel=0.01)

@@ -5,11 +5,21 @@ from dataclasses import replace
 
 import pytest
 import sympy
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from workloads.counts import flops, memory, vision
-from workloads.counts.vision import VisionEncoder, encoder, encoder_flops, feature_bytes, patches, visual_tokens
+from workloads.counts.vision import (
+    VisionEncoder,
+    encoder,
+    encoder_flops,
+    feature_bytes,
+    patches,
+    resized,
+    sampled_frames,
+    video_tokens,
+    visual_tokens,
+)
 from workloads.facts.models import model
 from workloads.facts.tables import base_value, table
 from workloads.serving.disaggregation import HandOff, break_even_bandwidth, hand_offs
@@ -129,6 +139,73 @@ def test_symbols_give_the_polynomial_that_numbers_evaluate():
     assert sympy.simplify(visual_tokens(QWEN, height, width) - height * width / 1024) == 0
 
 
+# --- pictures and films as processors bring them --------------------------------------------------------------------------
+
+
+def by_search(height, width, side, least, most, frames):
+    """The same rule with whole numbers alone, every multiple tried: no root, no float."""
+    near = lambda line: side * min(range(line // side, line // side + 2), key=lambda k: (abs(2 * (k * side) - 2 * line), k % 2))
+    rows, columns = near(height), near(width)
+    counted = 1 if frames == 1 else 2 * min((frames // 2, -(-frames // 2)), key=lambda k: k % 2)
+    area = frames * height * width
+    if counted * rows * columns > most:  # the largest k with k side <= line sqrt(most / area)
+        return tuple(max(k for k in range(1, 99) if k == 1 or (k * side) ** 2 * area <= line**2 * most) * side for line in (height, width))
+    if counted * rows * columns < least:
+        return tuple(min(k for k in range(1, 999) if (k * side) ** 2 * area >= line**2 * least) * side for line in (height, width))
+    return rows, columns
+
+
+@given(
+    st.integers(28, 700), st.integers(28, 700), st.sampled_from([28, 32]), st.integers(1, 300_000), st.integers(0, 10**6), st.integers(1, 7)
+)
+def test_a_picture_is_brought_to_the_size_that_a_search_finds(height, width, side, least, more, frames):
+    height, width = max(height, side), max(width, side)
+    ties = [(line, most) for line in (height, width) for most in (least, least + more)]  # where a root in floats may fall to either side
+    assume(not any((k * side) ** 2 * frames * height * width == line**2 * most for line, most in ties for k in range(1, 99)))
+    assert resized(height, width, side, least, least + more, frames) == by_search(height, width, side, least, least + more, frames)
+
+
+def test_sizes_by_hand():
+    """Half-way sides go to the even multiple; a small picture grows, a large one shrinks, a thin one keeps a row."""
+    assert resized(42, 70, 28, 1, 10**6) == (56, 56)  # 1.5 and 2.5 sides, both to 2
+    assert resized(28, 28, 28, 56 * 56, 10**6) == (56, 56)
+    assert resized(1000, 1000, 28, 1, 28 * 28 * 100) == (280, 280)
+    assert resized(30, 5600, 28, 1, 28 * 28 * 20) == (28, 1708)  # 5600 / sqrt(30 x 5600 / 15,680) = 1,710.8
+
+
+def test_the_limit_of_a_whole_film_shrinks_its_frames():
+    one, whole_film = resized(720, 1280, 32, 1, 32 * 32 * 768), resized(720, 1280, 32, 1, 32 * 32 * 768, frames=8)
+    assert one == (640, 1152) and whole_film == (224, 416)
+    assert 8 * whole_film[0] * whole_film[1] <= 32 * 32 * 768
+
+
+def test_frames_taken_of_a_film_by_hand():
+    """Two a second of 10 s at 30; at least four, or all there are; at most 768; an odd number to the even one below."""
+    assert [sampled_frames(n, 30) for n in (300, 30, 3, 30_000)] == [20, 4, 3, 768]
+    assert sampled_frames(160, 32) == 10 and sampled_frames(180, 32) == 11 and sampled_frames(180, 32, even=True) == 10
+
+
+def test_two_frames_are_one_step_of_a_film_and_an_odd_one_is_filled_up():
+    one = visual_tokens(QWEN, 320, 640)
+    assert [video_tokens(QWEN, 320, 640, n) for n in (1, 2, 3, 4)] == [one, one, 2 * one, 2 * one]
+
+
+@pytest.mark.parametrize("height, width", [(112, 112), (112, 140), (280, 364), (56, 56)])
+def test_pairs_of_a_window_are_those_of_patches_that_share_one(height, width):
+    e = encoder("Qwen2.5-VL-7B")
+    where = [(y // 8, x // 8) for y in range(height // 14) for x in range(width // 14)]
+    assert e.window_pairs(height, width) == sum(a == b for a in where for b in where)
+
+
+def test_windows_and_a_gate_change_attention_and_feed_forward_alone():
+    e, n = encoder("Qwen2.5-VL-7B"), 16 * 24
+    found, plain = encoder_flops(e, n, e.window_pairs(224, 336)), encoder_flops(replace(e, window=0, full_layers=0, mlp_matrices=2), n)
+    assert found.scores == found.values == 2 * 1280 * (4 * n**2 + 28 * 6 * 64**2)  # six full windows of 8 x 8
+    assert plain.scores == 2 * 1280 * 32 * n**2 and 2 * found.mlp == 3 * plain.mlp
+    rest = lambda flops: flops.total - flops.attention - flops.mlp
+    assert rest(found) == rest(plain) and encoder_flops(e, n) == found
+
+
 # --- handing over -------------------------------------------------------------------------------------------------------
 
 FOUR = hand_offs(QWEN, LANGUAGE, [(640, 640)] * 4, 800_000, 400)
@@ -176,6 +253,16 @@ def test_at_the_break_even_bandwidth_both_hand_offs_take_equally_long(rate, pair
         (lambda: feature_bytes(QWEN, -1), r"tokens \(tokens\)"),
         (lambda: feature_bytes(QWEN, 400, bytes_per_value=0), "bytes_per_value"),
         (lambda: VisionEncoder("x", 16, 2, 1536, 0, 1024, 4096, 2560), "layers"),
+        (lambda: VisionEncoder("x", 16, 2, 1536, 1, 8, 8, 8, full_layers=2), "layers - full_layers"),
+        (lambda: VisionEncoder("x", 16, 2, 1536, 1, 8, 8, 8, window=8), "window // patch - 1"),
+        (lambda: encoder("CLIP"), "name must be one of 'Qwen3-VL-4B', 'Qwen2.5-VL-7B', got 'CLIP'"),
+        (lambda: QWEN.window_pairs(640, 640), "window"),
+        (lambda: resized(27, 100, 28, 1, 10**6), r"height \(pixels\) must be a whole number of at least 28, got 27"),
+        (lambda: resized(28, 5601, 28, 1, 10**6), "ratio of height and width must be between 1 and 200"),
+        (lambda: resized(28, 28, 28, 100, 99), r"most \(pixels\)"),
+        (lambda: sampled_frames(100, 0), r"rate \(frames/s\)"),
+        (lambda: sampled_frames(0, 30), "frames"),
+        (lambda: video_tokens(QWEN, 640, 640, 0), "frames"),
         (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 0, 400), r"image_bytes \(B\)"),
         (lambda: hand_offs(QWEN, LANGUAGE, [(640, 640)], 1, 0.5), r"text_tokens \(tokens\)"),
         (lambda: FOUR[0].seconds(0, 1e14), r"bandwidth \(B/s\)"),

@@ -22,6 +22,7 @@ Seconds = Number  # time (s)
 Milliseconds = Number  # time of sound (ms)
 Tokens = Number  # tokens, most often whole
 PerSecond = Number  # events a second (1/s)
+Watts = Number  # power (W)
 Share = Number  # part of a whole, 0 to 1
 Dollars = Number  # money, or money for an hour or a million ($, $/GPU-h)
 Count = Number  # how many, most often whole

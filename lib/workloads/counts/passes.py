@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import formula, nonnegative, positive
+from ..checks import formula, nonnegative, positive, whole
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
 from ..units import Bytes, Count, FlopCount, FlopsPerByte, Tokens
 from . import flops, memory
 from .layout import SINGLE, Layout
-from .parameter_counts import spans
+from .parameter_counts import absorbs, spans
 from .request_tokens import Request
 
 
@@ -84,7 +84,9 @@ def prefill(
 
 
 @formula
-def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE) -> Pass:
+def decode(
+    model: Model, context: Tokens | Request, batch: Count = 1, formats: Formats = BF16, layout: Layout = SINGLE, rows: Count = 1
+) -> Pass:
     """One decode step: each sequence computes one token behind its context. Of a Request: all its decode steps together.
 
     Equation:
@@ -96,6 +98,8 @@ def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: F
         batch: sequences over all copies, which decode together.
         formats: a `Formats`.
         layout: a `Layout` of tensor and data parallelism.
+        rows: tokens of each sequence that the step computes, 1 + those that a draft has guessed: weights and cache are
+            read once for all of them.
 
     Returns:
         Pass: the bytes a lower bound: each copy reads its weights once, each card the cache that it stores.
@@ -110,14 +114,17 @@ def decode(model: Model, context: Tokens | Request, batch: Count = 1, formats: F
     if isinstance(context, Request):
         steps, start = context.output - 1, context.past + context.new
         if all(span.even for _, span in spans(model)):
-            return steps * decode(model, start + (steps - 1) / 2, batch, formats, layout)
-        return sum((decode(model, start + step, batch, formats, layout) for step in range(steps)), Pass(0, 0))
+            return steps * decode(model, start + (steps - 1) / 2, batch, formats, layout, rows)
+        return sum((decode(model, start + step, batch, formats, layout, rows) for step in range(steps)), Pass(0, 0))
     context = nonnegative(context, "context", "tokens")
     copies, own, cached = _split(model, batch, layout, context + 1)
     moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
-    cache = cached * (moved.kv_read + moved.kv_written)
-    rest = moved.weights + moved.embedding_rows + cache
-    return Pass(flops.decode_step(model, context, batch).total, copies * (rest + moved.state if moved.state else rest))
+    rest = moved.weights + moved.embedding_rows + cached * (moved.kv_read + moved.kv_written)
+    if whole(rows, "rows", least=1) > 1:  # experts that the other rows pick, their embeddings and entries
+        more = (rows - 1) * (moved.embedding_rows + cached * moved.kv_written)
+        rest = rest + memory.weights_read_per_step(model, formats.weight_bytes, own * rows) - moved.weights + more
+    work = flops.forward(model, rows, context, batch, absorbed=absorbs(model)).total
+    return Pass(work, copies * (rest + moved.state if moved.state else rest))
 
 
 @formula
