@@ -7,6 +7,7 @@ where they lie at all, and of small ones made by hand.
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from config_named import named
@@ -16,6 +17,8 @@ from rooms import LIBRARY
 from workloads.counts.parameter_counts import parameters
 from workloads.facts import layers
 from workloads.facts.config import from_config
+from workloads.facts.models import model, models
+from workloads.facts.tables import table
 
 with open(LIBRARY.parent / "workloads_book/data/config_counts.tsv", encoding="utf-8", newline="") as file:
     ROWS = list(csv.DictReader(file, delimiter="\t"))
@@ -315,3 +318,49 @@ def test_the_cache_is_as_the_file_says():
 ])  # fmt: skip
 def test_published_files_are_stored_as_they_say(name, parts):
     assert dict(from_config(published(name)).formats.weights) == parts
+
+
+# the table of models --------------------------------------------------------------------------------------------------
+
+RECORDS = {  # name in the table: file that it was read from
+    row["item"]: row["source"].partition(",")[0].replace("/", "--")
+    for row in table("models")
+    if row["quantity"] == "stack" and ", config.json of the model page" in row["source"]
+}
+
+
+def test_the_table_holds_the_models_that_people_ask_about():
+    families = (
+        "Llama-4",
+        "Qwen3.5",
+        "DeepSeek-V4",
+        "Kimi",
+        "GLM",
+        "gpt-oss",
+        "Gemma",
+        "Mixtral",
+        "MiniMax",
+        "Nemotron",
+        "GPT-3",
+        "MPT",
+        "BLOOM",
+    )
+    assert len(RECORDS) >= 20 and all(any(name.startswith(family) for name in models()) for family in (*families, "GPT-J", "Falcon"))
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_of_the_table_counts_what_transformers_counts(name):
+    counted = BY_HAND.get(RECORDS[name]) or int(COUNTED[RECORDS[name]]["count"])
+    assert total(model(name), COUNTED[RECORDS[name]]["family"]) == counted
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_of_the_table_is_the_configuration_as_it_is_read(name):
+    read = from_config(published(RECORDS[name]), name).model
+    assert replace(model(name), published_parameters=None) == read
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_published_total_is_near_the_computed_one(name):
+    if model(name).published_parameters:
+        assert parameters(model(name)).total == pytest.approx(model(name).published_parameters, rel=0.06)

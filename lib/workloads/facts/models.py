@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from ..checks import flag, formula, keep, nonnegative, one_of, some, whole
@@ -170,8 +171,10 @@ def _models():
 
 
 def _layers(stack=(), **_):
-    """The stack of a record that writes its layers out, each kind a table of its sizes."""
+    """The stack of a record that writes its layers out, runs of one kind in turn, or an order of letters and what each means."""
     part = lambda sizes: KINDS[sizes["kind"]](**{name: size for name, size in sizes.items() if name != "kind"}) if sizes else None
+    if "order" in stack:  # a letter a layer, from the embedding up
+        stack = [stack[letter] | {"layers": len(list(run))} for letter, run in groupby(stack["order"])]
     made = [(run["layers"], Layer(part(run.get("mixer")), part(run.get("ffn")), run.get("streams", 1))) for run in stack]
     return {"stack": made} if stack else {}
 
