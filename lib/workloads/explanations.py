@@ -89,6 +89,12 @@ def _made(op, apply, parts, frame):
 
 
 # ---------------------------------------------------------------------------------------------------------------- recording
+@cache
+def _in_a_room(module):
+    """Whether a module stands in a folder of the library, or of one built on it."""
+    return re.match(r"workloads\w*\.\w+\.", module) is not None
+
+
 class _Recording:
     """While it is on: every number once, and how deep in calls of formulas it stands (below 1: the reader's own numbers)."""
 
@@ -115,7 +121,7 @@ class _Recording:
 
     def naming(self, frame: Any, event: str, result: Any) -> None:
         """For Python to call: at a return within the library or a folder built on it, names of its text name what has none yet."""
-        if event != "return" or not re.match(r"workloads\w*\.\w+\.", frame.f_globals.get("__name__", "")):
+        if event != "return" or not _in_a_room(frame.f_globals.get("__name__", "")):
             return
         own, whose = frame.f_code.co_name.strip("_"), str(getattr(frame.f_locals.get("self"), "name", ""))  # a matrix says which one it is
         own = f"{whose}.{own}".replace(" ", "_") if re.fullmatch("[a-z ]+", whose) else own
