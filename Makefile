@@ -33,6 +33,8 @@ GRADING := .venv-grading
 SITE   := book/_site
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
+# hundreds of kernels import the library: what Python compiled once it shall find again
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: book page limits check test sweep doubt lint pdf notebooks audit links serve oracle bench mutants reproducible assignment grade class-site clean
 .DELETE_ON_ERROR:
 

@@ -1,4 +1,8 @@
-"""Live notebooks: what they are made of, and that they run in a browser that reaches nothing but this machine."""
+"""Live notebooks: what they are made of, and that they run in a browser that reaches nothing but this machine.
+
+One chapter and one starter run in the browser, more with SWEEP in the environment (`make sweep`); the same Python runs all of them without
+a browser in test_live_python.
+"""
 
 import json
 import re
@@ -7,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import nbformat
 import pytest
-from conftest import ROOT, SITE, site_pages
+from conftest import ROOT, SITE, SWEEP, site_pages
 
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
@@ -174,7 +178,7 @@ def profile(browser):
 
 
 @built
-@pytest.mark.parametrize("name", ["book/counting-rules", "book/model-shapes", "book/workloads/3-2-2"])
+@pytest.mark.parametrize("name", WITHOUT_NUMPY if SWEEP else WITHOUT_NUMPY[:1])
 def test_a_chapter_runs_in_the_browser_and_prints_the_stored_numbers(name, profile, served):
     with Tab(profile, served, name) as tab:
         tab.open(unrun)
@@ -187,7 +191,7 @@ def test_a_chapter_runs_in_the_browser_and_prints_the_stored_numbers(name, profi
 
 
 @built
-@pytest.mark.parametrize("name", STARTERS)
+@pytest.mark.parametrize("name", STARTERS if SWEEP else STARTERS[:1])
 def test_a_starter_runs_in_the_browser_once_its_answers_are_filled_in(name, profile, served):
     solved = source(name)
 

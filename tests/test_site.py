@@ -1,5 +1,6 @@
 """The built site: every internal link, anchor and asset resolves, nothing comes from another host, every page and figure is complete."""
 
+import functools
 import re
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
@@ -61,8 +62,14 @@ class Page(HTMLParser):
             self.figures[-1]["caption"] += data
 
 
-PAGES = {name: Page(SITE / name) for name in site_pages()}
+PAGES = site_pages()
 WRITTEN = [name for name in PAGES if (ROOT / name).with_suffix(".ipynb").exists() or (ROOT / name).with_suffix(".md").exists()]
+
+
+@functools.cache
+def parsed(name):
+    """A page of the site; None if there is none."""
+    return Page(SITE / name) if name in PAGES else None
 
 
 def missing(name, reference):
@@ -75,13 +82,13 @@ def missing(name, reference):
         target /= "index.html"
     if not target.is_relative_to(SITE.resolve()) or not target.exists():
         return True
-    page = PAGES.get(target.relative_to(SITE.resolve()).as_posix())
+    page = parsed(target.relative_to(SITE.resolve()).as_posix())
     return bool(page and url.fragment and unquote(url.fragment) not in page.ids)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links_anchors_and_assets_resolve(name):
-    page = PAGES[name]
+    page = parsed(name)
     assert not [r for r in page.references if missing(name, r)]
     assert page.redirect is None or not missing(name, page.redirect)
 
@@ -95,7 +102,7 @@ def badly_formed(reference):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_addresses_elsewhere_are_well_formed(name):
-    assert not [r for r in PAGES[name].references if badly_formed(r)]
+    assert not [r for r in parsed(name).references if badly_formed(r)]
 
 
 def test_a_badly_formed_address_would_be_seen():
@@ -110,7 +117,7 @@ def test_what_is_offered_to_download_is_there():
     offered = {
         ((SITE / name).parent / unquote(r)).resolve()
         for name in WRITTEN
-        for r in PAGES[name].references
+        for r in parsed(name).references
         if r.endswith(".ipynb") and not urlsplit(r).query
     }  # a query asks for the live notebook
     there = {p.resolve() for folder in ("_sources", "starters") for p in (SITE / folder).rglob("*.ipynb")}
@@ -125,7 +132,7 @@ def test_a_dead_link_or_anchor_would_be_seen():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_is_loaded_from_another_host(name):
-    assert not [u for u in PAGES[name].loads if urlsplit(u).netloc]
+    assert not [u for u in parsed(name).loads if urlsplit(u).netloc]
     text = (SITE / name).read_text(encoding="utf8")
     assert str(ROOT) not in text, "the page names a folder of the machine that built it"
 
@@ -137,7 +144,7 @@ def test_no_style_sheet_asks_another_host():
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_page_has_a_title_and_one_main_heading(name):
-    page = PAGES[name]
+    page = parsed(name)
     # the theme's print version repeats the main heading
     assert page.title.strip() and page.headings == 2
     assert not page.twice, "ids that occur twice"
@@ -148,15 +155,15 @@ def test_page_offers_its_notebook(name):
     source = (ROOT / name).with_suffix(".ipynb")
     offered = SITE / "_sources" / source.relative_to(ROOT)
     assert offered.read_text(encoding="utf-8") == content.completed_text(source.read_text(encoding="utf-8"), ".ipynb")
-    assert any(offered.resolve() == ((SITE / name).parent / unquote(r)).resolve() for r in PAGES[name].references if r.endswith(".ipynb"))
+    assert any(offered.resolve() == ((SITE / name).parent / unquote(r)).resolve() for r in parsed(name).references if r.endswith(".ipynb"))
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_figures_have_alt_text_and_caption(name):
-    for figure in PAGES[name].figures:
+    for figure in parsed(name).figures:
         assert figure["caption"].strip(), figure
         assert figure["class"] != "wl-figure" or (figure["alt"] or "").strip(), figure
-    for image in PAGES[name].images:
+    for image in parsed(name).images:
         assert image.get("alt", "").strip() and "_images/" not in image["alt"], image
 
 

@@ -8,6 +8,7 @@ changes nothing and is left out.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
 import operator
@@ -95,6 +96,13 @@ def _in_a_room(module):
     return re.match(r"workloads\w*\.\w+\.", module) is not None
 
 
+@cache
+def _written(code):
+    """Numbers that the text of a function holds; small whole ones stand in its instructions from Python 3.14 on."""
+    small = [step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_SMALL_INT"]
+    return small + [v for v in code.co_consts if type(v) in NUMBERS]
+
+
 class _Recording:
     """While it is on: every number once, and how deep in calls of formulas it stands (below 1: the reader's own numbers)."""
 
@@ -113,8 +121,11 @@ class _Recording:
         """What stands for a part. A plain number that the formula's text does not hold has a name there."""
         if isinstance(value, _Traced):
             return value
-        written = [v for v in (*frame.f_code.co_consts, *frame.f_globals.values()) if type(v) in NUMBERS]
-        if value in written or (type(value) is int and abs(value) <= LONG):
+        if (
+            value in _written(frame.f_code)
+            or value in [v for v in frame.f_globals.values() if type(v) in NUMBERS]
+            or (type(value) is int and abs(value) <= LONG)
+        ):
             return self.traced("const", (), value)
         name = next((name for name, v in frame.f_locals.items() if v is value), "number")
         return self.traced("leaf", (), value, name=name, note=f"worked out in {frame.f_code.co_name.strip('_<>')}")
