@@ -5,12 +5,22 @@
 prints all comparisons. Layouts, batches and results are those that the sources print; what they leave out is said where it is supplied.
 """
 
+import math
 import re
 import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
 
+from workloads.counts.collectives import all_gather
 from workloads.counts.layout import Layout, Plan
 from workloads.counts.layout_memory import training_bytes
+from workloads.counts.memory import weight_bytes
 from workloads.counts.parameter_counts import parameters
+from workloads.learning.rl.configuration import lognormal_lengths
+from workloads.times.links import sending_seconds
+from workloads.times.machine import Machine
+from workloads.times.split import decode_seconds, prefill_seconds, training_seconds
 from workloads.units import GIB
 
 from . import score
@@ -120,12 +130,261 @@ def memory_rows():
     return [(row, memory_bound(row), memory_estimate(row)) for row in score.table("measured_memory")]
 
 
+# --------------------------------------------------------------------------------------- seconds of training
+LAYOUTS = ("megatron_bridge", "nemo_2024", "torchtitan")  # sources whose rows state how the work is split
+AT_512 = {"TP": 8, "PP": 8}  # torchtitan's 405B, as its tables head the rows
+
+
+class Training(NamedTuple):
+    """A published step of training beside its bound before splits are counted, and with them at both ends of the overlap (s)."""
+
+    id: str
+    source: str
+    experts: bool
+    hardware: str
+    measured: float
+    before: float
+    hidden: float
+    apart: float
+
+    def share(self, which):
+        """What the time takes of the measured one.
+
+        Example:
+            >>> round(training_steps()[0].share("before"), 2)
+            0.31
+        """
+        return getattr(self, which) / self.measured
+
+
+def training_run(row):
+    """(layout, sequences of all copies, plan) of a row of training whose source states its split; Unscored where it does not.
+
+    What is not printed: ZeRO stage 1 where no FSDP is named; nothing computed again where that is unknown; as many micro-batches as
+    stages in torchtitan.
+
+    Example:
+        >>> row = next(row for row in score.table("measured") if row["id"] == "nemo_2024-12")
+        >>> layout, batch, plan = training_run(row)
+        >>> layout.tensor, layout.pipeline, layout.context, layout.data, batch, plan.chunks
+        (4, 4, 2, 2, 128, 5)
+    """
+    ways = {name: max(1, int(n)) for name, n in re.findall(r"\b(FSDP|TP|PP|CP|VP|EP)[= ](\d+)", row["parallel"])}
+    titan, cards = row["id"].startswith("torchtitan"), int(row["count"])
+    if titan:
+        ways |= AT_512 if cards == 512 else {"TP": 8} if row["parallel"].startswith("2D") else {}
+        ways |= {"VP": 2} if row["parallel"].startswith("Interleaved") else {}
+    t, p, c, e = (ways.get(name, 1) for name in ("TP", "PP", "CP", "EP"))
+    size = re.search(r"MBS (\d+)|local batch (\d+)", row["note"])
+    if cards % (t * p * c) or not size or not row["batch"].isdigit():
+        raise score.Unscored(f"split or batch of {row['id']} is not stated in full")
+    micro = int(size[1]) if size[1] else int(size[2]) / p
+    chunks = ways.get("VP", 1) if p > 1 else 1
+    zero = 3 if titan or ways.get("FSDP", 1) > 1 else 1
+    again = "layers" if row["recompute"] == "full" else "nothing"
+    plan = Plan(micro, "interleaved" if chunks > 1 else "1f1b", chunks, zero, again)
+    return Layout(t, p, cards // (t * p * c), e, c), int(row["batch"]), plan
+
+
+@cache
+def training_steps():
+    """All `Training` steps whose source states the split and whose model and links are known.
+
+    Example:
+        >>> len({step.source for step in training_steps()})
+        3
+    """
+    found = []
+    for row in score.table("measured"):
+        source = row["id"].rpartition("-")[0]
+        if row["kind"] != "train" or source not in LAYOUTS:
+            continue
+        try:
+            scored, (layout, batch, plan) = score.score(row), training_run(row)
+            shape, format = score.model(row["model"]), score._format(row["precision"])[1]
+            machine = Machine(score.accelerator(row["hardware"]), layout.gpus, format)
+            ends = (replace(plan, overlap=overlap) for overlap in ("all", "nothing"))
+            times = [training_seconds(shape, machine, layout, int(row["isl"]), batch, end).total for end in ends]
+        except score.Unscored:
+            continue
+        experts = parameters(shape).experts > 0
+        found.append(Training(row["id"], source, experts, machine.accelerator.name, scored.measured * batch, scored.bound * batch, *times))
+    return tuple(found)
+
+
+def spreads():
+    """How far shares of the measured time lie apart before and after splits are counted, by source, dense or experts.
+
+    Returns:
+        {(source, experts): (steps, {which: (median share, ratio of the ends of the middle 80%)})}.
+
+    Example:
+        >>> steps, shares = spreads()["torchtitan", False]
+        >>> steps, {which: round(ratio, 1) for which, (_, ratio) in shares.items()}
+        (10, {'before': 2.7, 'hidden': 1.6, 'apart': 1.8})
+    """
+    groups = {}
+    for step in training_steps():
+        groups.setdefault((step.source, step.experts), []).append(step)
+    ends = lambda steps, which: [score.quantile({"all": [s.share(which) for s in steps]}, q) for q in (0.1, 0.5, 0.9)]
+    found = {}
+    for key, own in sorted(groups.items()):
+        shares = {which: ends(own, which) for which in ("before", "hidden", "apart")}
+        found[key] = len(own), {which: (middle, high / low) for which, (low, middle, high) in shares.items()}
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ steps of RL
+ANSWERS = 1.0  # standard deviation over mean of the lengths of answers, as on the page of assumptions
+PASSES = 2  # over finished samples: the policy's own log-probabilities and the reference's (base recipe: KL penalty 0.01)
+AGAIN = ("Llama-3.1-8B", "DeepSeek-V3", "Qwen3-235B-A22B")  # whose recipes checkpoint activations
+UPDATE = 512  # sequences of a training batch (T-GBS), in every row
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of peak and bandwidth that learning and generation reach: one of each for dense models, one for experts."""
+
+    learning: tuple
+    generation: tuple
+
+
+DEFAULTS = Shares((0.35, 0.35), (0.7, 0.7))  # of `parts.Gpu`, as everywhere in the book
+
+
+@cache
+def class_shares():
+    """Shares that published work outside RL reaches: of training on H100 with its splits counted one after the other, of decode.
+
+    No row of RL enters. They were first looked at after `DEFAULTS` had missed most rows with experts, so what they explain of these is a
+    second try and no forecast. Decode with experts is of one publisher and in 8 bits: there is no other.
+
+    Example:
+        >>> [round(share, 2) for share in (*class_shares().learning, *class_shares().generation)]
+        [0.49, 0.29, 0.38, 0.12]
+    """
+    middle = lambda values: score.quantile({"all": values}, 0.5)
+    trained = lambda experts: [s.share("apart") for s in training_steps() if s.experts == experts and s.hardware == "H100 SXM"]
+    decoded = lambda *classes: [s.ratio for s in score.published()[0] if s.group in classes and s.ratio <= 1]
+    dense = score.bands()["decode, 16 bits, dense, any number of chips"].middle
+    return Shares((middle(trained(False)), middle(trained(True))), (dense, middle(decoded("decode, 8 bits, experts, several chips"))))
+
+
+class RLSeconds(NamedTuple):
+    """A step of RL by part, on the layouts that its row prints (s); `alone` where both sides have GPUs of their own."""
+
+    generation: float
+    scoring: float
+    training: float
+    weights: float
+    alone: bool
+
+    @property
+    def total(self):
+        """Of the step: both sides one after the other, or the longer one; then the new weights go to the engine."""
+        sides = self.generation, self.scoring + self.training
+        return (max(sides) if self.alone else sum(sides)) + self.weights
+
+
+def rl_layouts(row):
+    """(cards of a copy that generates, cards that generate, layout of training) of a row of NeMo-RL.
+
+    Off-policy rows split their GPUs in halves, as the recipes of that release do.
+
+    Example:
+        >>> row = next(row for row in score.table("measured") if row["id"] == "nemo_rl-6")
+        >>> rl_layouts(row)[:2], rl_layouts(row)[2].gpus
+        ((8, 128), 128)
+    """
+    copy = int(re.search(r"gen \[TP,PP\] \[(\d+),", row["parallel"])[1])
+    ways = [int(n) for n in re.findall(r"\d+", row["parallel"].rpartition("[")[2])]
+    t, c, e, p = (1, 1, 1, 2) if len(ways) == 6 else ways  # seven numbers under five names: one stage more, as in its recipe
+    cards = int(row["count"]) // (1 if "On policy" in row["note"] else 2)
+    return copy, cards, Layout(t, p, cards // (t * p * c), e, c)
+
+
+def rl_seconds(row, shares=DEFAULTS, overlap="nothing"):
+    """`RLSeconds` of a row, from shapes, layouts, links and shares alone: no latency, no time of an engine between steps.
+
+    Answers spread log-normally around the printed mean, cut at the printed length, decoded without waves; packs of the printed length
+    (where stages need equal ones) or of whole sequences; new weights as an all-gather over all cards.
+
+    Example:
+        >>> row = next(row for row in score.table("measured") if row["id"] == "nemo_rl-9")
+        >>> round(rl_seconds(row).total), row["measured"]
+        (350, '393')
+    """
+    shape, card, (copy, cards, layout) = score.model(row["model"]), score.accelerator(row["hardware"]), rl_layouts(row)
+    experts, samples, mean = parameters(shape).experts > 0, int(row["batch"]), int(row["osl"])
+    longest = int(re.search(r"max length ([\d,]+)", row["note"])[1].replace(",", ""))
+    again = "layers" if row["model"] in AGAIN else "nothing"
+    plan = Plan(overlap=overlap, recompute=again, recipe="bf16 gradients")
+    engine = Machine(card, copy, mbu=shares.generation[experts])
+    each, start, alive, generation = samples / (cards / copy), 0, 1.0, 0.0
+    for part, length in lognormal_lengths(mean, ANSWERS, longest, max(2, min(64, int(each)))):
+        step = decode_seconds(shape, engine, Layout(copy), (start + length) / 2, max(1, each * alive), plan=plan)
+        generation, alive, start = generation + (length - start) * step.total, alive - part, length
+    own = UPDATE // layout.data  # sequences of a copy in an update; as many packs where two do not fit one
+    packs = math.ceil(own * mean / longest) if 2 * mean <= 1.1 * longest else own
+    tokens = longest if layout.pipeline > 1 else int(own * mean / packs)
+    trainer, batch, updates = Machine(card, cards, mfu=shares.learning[experts]), packs * layout.data, samples // UPDATE
+    training = updates * training_seconds(shape, trainer, layout, tokens, batch, plan).total
+    scoring = PASSES * prefill_seconds(shape, trainer, layout, tokens, batch * updates, plan=plan).total
+    weights = sending_seconds(all_gather(weight_bytes(shape), int(row["count"]), card.domain), card)
+    return RLSeconds(generation, scoring, training, weights, "On policy" not in row["note"])
+
+
+def rl_rows(shares=DEFAULTS):
+    """NeMo-RL's rows one by one: [(row, its `RLSeconds`)].
+
+    Example:
+        >>> len(rl_rows())
+        10
+    """
+    return [(row, rl_seconds(row, shares)) for row in score.table("measured") if row["kind"] == "rl"]
+
+
+def same_split_pairs(shares=DEFAULTS):
+    """What two rows that split both sides alike say without any share: [(model, seconds at least, modelled smaller side)].
+
+    Off policy the longer side takes the step; on policy the same sides follow each other. So the smaller side of the on-policy step, with
+    all that is neither generation nor learning (new weights, moving state between memories), takes at least the difference of the two.
+
+    Example:
+        >>> [(model, round(least), round(side)) for model, least, side in same_split_pairs()]
+        [('DeepSeek-V3', 76, 4), ('Qwen3-32B', 178, 73)]
+    """
+    rows = [row for row in score.table("measured") if row["kind"] == "rl"]
+    found = []
+    for on, off in zip(rows[::2], rows[1::2]):
+        if rl_layouts(on) == rl_layouts(off):
+            side = rl_seconds(on, shares)
+            smaller = min(side.generation, side.scoring + side.training)
+            found.append((on["model"], float(on["measured"]) - float(off["measured"]), smaller))
+    return found
+
+
 def main():
     """Print all comparisons."""
+    write = lambda *line: sys.stdout.write("\t".join(map(str, line)) + "\n")
     for row, bound, estimate in memory_rows():
         printed = float(row["memory_gib"])
-        line = (row["table"], row["layout"], printed, round(bound, 1), round(estimate, 1), round(estimate / printed, 2))
-        sys.stdout.write("\t".join(map(str, line)) + "\n")
+        write(row["table"], row["layout"], printed, round(bound, 1), round(estimate, 1), round(estimate / printed, 2))
+    for (source, experts), (steps, shares) in spreads().items():
+        for which, (median, ratio) in shares.items():
+            write(source, "experts" if experts else "dense", steps, which, round(median, 3), round(ratio, 2))
+    for name, shares in (("defaults", DEFAULTS), ("classes", class_shares())):
+        for row, found in rl_rows(shares):
+            times = [round(part, 1) for part in found[:4]]
+            write(
+                name,
+                row["id"],
+                row["model"],
+                *times,
+                round(found.total, 1),
+                row["measured"],
+                round(found.total / float(row["measured"]), 2),
+            )
 
 
 if __name__ == "__main__":
