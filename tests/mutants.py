@@ -40,7 +40,7 @@ OWN = {  # tests by another name
     **dict.fromkeys(("rent", "mixture_of_experts"), "lifetime"),
     **dict.fromkeys(("step_seconds", "calibration", "engine", "simulation_steps"), "simulation"),
     **dict.fromkeys(("capacity", "configuration", "generation", "parts", "price"), "phases"),
-    **dict.fromkeys(("samples", "weight_sync"), "round_schedule"),
+    **dict.fromkeys(("samples", "unrolled_rounds", "weight_sync"), "round_schedule"),
     "disaggregation": "vision",
     "speech": "diffusion",
     "explanations": "explain",

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from test_vision import Counting, ones, transpose
 
 from workloads.counts import memory
-from workloads.counts.speech import SpeechModel, fish_audio, frame_flops, frame_weight_bytes
 from workloads_book.studies.diffusion import DiffusionTransformer, denoising_flops, latent_positions, pass_flops, qwen_image
+from workloads_book.studies.speech import SpeechModel, fish_audio, frame_flops, frame_weight_bytes
 
 QWEN, FISH = qwen_image(), fish_audio()
 TINY = DiffusionTransformer("tiny", vae_scale=2, packing=2, channels=3, blocks=2, hidden=4, mlp=5, text_width=3, time_width=2)

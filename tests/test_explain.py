@@ -244,8 +244,8 @@ NO_NUMBER = {  # functions whose result holds no number that arithmetic made, wi
     "taskgraph.critical_path": "names",
     "round_schedule.round_graph": "the durations given, linked",
     "round_schedule.step_roles": "the durations given, by name",
-    "round_schedule.unrolled": "the durations given, once a round",
-    "round_schedule.may_overlap": "pairs of names",
+    "unrolled_rounds.unrolled": "the durations given, once a round",
+    "unrolled_rounds.may_overlap": "pairs of names",
     "backpropagation.backward": "names",
     "transformer_graph.transformer": "names and shapes",
 }

@@ -35,17 +35,25 @@ from workloads.counts import (
     parameter_counts,
     passes,
     request_tokens,
-    speech,
     training_memory,
     vision,
 )
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
-from workloads.serving import arrivals, disaggregation, fluid, latency_metrics, simulation, step_seconds
+from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
-from workloads_book.studies import backpropagation, diffusion, lifetime, mixture_of_experts, playback, transformer_graph
+from workloads_book.studies import (
+    backpropagation,
+    diffusion,
+    disaggregation,
+    lifetime,
+    mixture_of_experts,
+    playback,
+    speech,
+    transformer_graph,
+)
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
 NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators", "config"}

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from workloads.counts import flops
 from workloads.facts import accelerators, models
-from workloads.learning.rl import configuration, phases, round_schedule, weight_sync
+from workloads.learning.rl import configuration, phases, round_schedule
 from workloads.learning.rl.round_schedule import CARRIED, Role
 from workloads.times import taskgraph
-from workloads_book.studies import samples
+from workloads_book.studies import samples, unrolled_rounds, weight_sync
 
 
 def loop(*seconds):
@@ -53,7 +53,7 @@ def test_the_graph_of_a_round_follows_from_its_data():
 def test_the_order_in_which_roles_are_listed_does_not_matter():
     roles = full(5, 2, 1, 3, 1)
     assert round_schedule.loop_seconds(roles[::-1]) == round_schedule.loop_seconds(roles)
-    assert round_schedule.lags(roles[::-1], 9, 2) == round_schedule.lags(roles, 9, 2)
+    assert unrolled_rounds.lags(roles[::-1], 9, 2) == unrolled_rounds.lags(roles, 9, 2)
 
 
 def test_a_role_outside_the_loop_does_not_lengthen_it():
@@ -61,7 +61,7 @@ def test_a_role_outside_the_loop_does_not_lengthen_it():
     roles = full(5, 2, 1, 3, 1) + beside
     assert round_schedule.loop_seconds(roles) == 11
     assert round_schedule.round_seconds(roles) == 11 and round_schedule.round_seconds(roles, staleness=4) == 9
-    pairs = set(round_schedule.may_overlap(roles))
+    pairs = set(unrolled_rounds.may_overlap(roles))
     assert {("evaluation", "rollout"), ("evaluation", "learner"), ("rollout", "loader"), ("sync", "loader")} <= pairs
 
 
@@ -111,16 +111,16 @@ def test_a_cycle_with_parallel_roles_equals_a_tick_by_tick_simulation(seconds, s
 
 def compare(roles, staleness):
     simulated, lags = ticks(roles, 25, staleness)
-    windows = round_schedule.taskgraph.earliest(round_schedule.unrolled(roles, 25, staleness))
+    windows = taskgraph.earliest(unrolled_rounds.unrolled(roles, 25, staleness))
     assert {(name, k): tuple(windows[f"{name} {k}"]) for name, k in simulated} == simulated
-    assert list(round_schedule.lags(roles, 25, staleness)) == lags and max(lags) <= staleness
+    assert list(unrolled_rounds.lags(roles, 25, staleness)) == lags and max(lags) <= staleness
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.tuples(*[st.integers(0, 9)] * 5).filter(any), st.integers(0, 4))
 def test_the_steady_pace_is_that_of_the_schedule(seconds, staleness):
     roles, last = full(*seconds), 60
-    windows = taskgraph.earliest(round_schedule.unrolled(roles, last + 1, staleness))
+    windows = taskgraph.earliest(unrolled_rounds.unrolled(roles, last + 1, staleness))
     growth = windows[f"sync {last}"].end - windows[f"sync {last - staleness - 1}"].end
     assert growth == pytest.approx((staleness + 1) * round_schedule.round_seconds(roles, staleness), rel=1e-12)
 
@@ -143,8 +143,8 @@ def test_more_staleness_is_never_slower_and_never_beats_the_slowest_role(seconds
 
 def test_spare_staleness_is_used_up_by_a_slow_learner_only():
     slow_learner, slow_rollout = loop(2, 9, 1), loop(9, 2, 1)
-    assert round_schedule.lags(slow_learner, 40, staleness=6)[-10:] == (6,) * 10
-    assert round_schedule.lags(slow_rollout, 40, staleness=6)[-10:] == (1,) * 10
+    assert unrolled_rounds.lags(slow_learner, 40, staleness=6)[-10:] == (6,) * 10
+    assert unrolled_rounds.lags(slow_rollout, 40, staleness=6)[-10:] == (1,) * 10
     assert round_schedule.staleness_needed(slow_learner) == round_schedule.staleness_needed(slow_rollout) == 1
     assert (
         round_schedule.staleness_needed(loop(7)) == round_schedule.staleness_needed(loop(7, 0)) == 0
@@ -152,8 +152,8 @@ def test_spare_staleness_is_used_up_by_a_slow_learner_only():
 
 
 def test_in_a_synchronous_cycle_nothing_of_the_next_round_overlaps():
-    assert round_schedule.may_overlap(full(1, 1, 1, 1, 1)) == ()
-    assert set(round_schedule.may_overlap(full(1, 1, 1, 1, 1), staleness=1)) == {
+    assert unrolled_rounds.may_overlap(full(1, 1, 1, 1, 1)) == ()
+    assert set(unrolled_rounds.may_overlap(full(1, 1, 1, 1, 1), staleness=1)) == {
         (late, "rollout") for late in ("reward", "reference", "learner", "sync")
     } | {(late, early) for late in ("reference", "learner", "sync") for early in ("reward",)} | {
         (late, early) for late in ("reward", "learner", "sync") for early in ("reference",)
@@ -164,7 +164,7 @@ def test_in_a_synchronous_cycle_nothing_of_the_next_round_overlaps():
 @given(st.tuples(*[st.integers(1, 12)] * 5), st.integers(0, 3))
 def test_what_may_not_overlap_never_does(seconds, staleness):
     roles = full(*seconds)
-    windows, allowed = taskgraph.earliest(round_schedule.unrolled(roles, 12, staleness)), round_schedule.may_overlap(roles, staleness)
+    windows, allowed = taskgraph.earliest(unrolled_rounds.unrolled(roles, 12, staleness)), unrolled_rounds.may_overlap(roles, staleness)
     for k in range(11):
         for a, b in product(roles, roles):
             first, second = windows[f"{a.name} {k}"], windows[f"{b.name} {k + 1}"]
@@ -173,10 +173,10 @@ def test_what_may_not_overlap_never_does(seconds, staleness):
 
 def test_what_may_overlap_does_for_some_durations():
     rng, seen = random.Random(5), set()
-    allowed = set(round_schedule.may_overlap(full(1, 1, 1, 1, 1), staleness=1))
+    allowed = set(unrolled_rounds.may_overlap(full(1, 1, 1, 1, 1), staleness=1))
     for _ in range(300):
         roles = full(*(rng.choice((1, 3, 40)) for _ in range(5)))
-        windows = taskgraph.earliest(round_schedule.unrolled(roles, 8, 1))
+        windows = taskgraph.earliest(unrolled_rounds.unrolled(roles, 8, 1))
         for a, b, k in product(roles, roles, range(7)):
             first, second = windows[f"{a.name} {k}"], windows[f"{b.name} {k + 1}"]
             seen |= {(a.name, b.name)} if min(first.end, second.end) > max(first.start, second.start) else set()
@@ -225,14 +225,14 @@ def test_bad_cycles_are_refused(roles, name):
         (lambda: Role("a", -1), "seconds of role 'a'"),
         (lambda: Role("a", 1, reads="prompts"), "reads of role 'a'"),
         (lambda: Role("a", math.nan), "seconds"),
-        (lambda: round_schedule.unrolled(loop(1, 2), 0), "rounds"),
-        (lambda: round_schedule.unrolled(loop(1, 2), 3, staleness=-1), "staleness"),
+        (lambda: unrolled_rounds.unrolled(loop(1, 2), 0), "rounds"),
+        (lambda: unrolled_rounds.unrolled(loop(1, 2), 3, staleness=-1), "staleness"),
         (lambda: round_schedule.round_seconds(loop(1, 2), staleness=0.5), "staleness"),
         (lambda: round_schedule.staleness_needed(loop(0, 0)), "slowest"),
         (lambda: round_schedule.staleness_needed(()), "generating weights"),
         (lambda: round_schedule.round_seconds(()), "generating weights"),
-        (lambda: round_schedule.may_overlap(loop(1, 2), 0.5), "staleness"),
-        (lambda: round_schedule.lags(loop(1, 2), 2.5), "rounds"),
+        (lambda: unrolled_rounds.may_overlap(loop(1, 2), 0.5), "staleness"),
+        (lambda: unrolled_rounds.lags(loop(1, 2), 2.5), "rounds"),
     ],
 )
 def test_bad_rounds_are_refused_by_name(call, name):

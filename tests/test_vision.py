@@ -22,7 +22,7 @@ from workloads.counts.vision import (
 )
 from workloads.facts.models import model
 from workloads.facts.tables import base_value, table
-from workloads.serving.disaggregation import HandOff, break_even_bandwidth, hand_offs
+from workloads_book.studies.disaggregation import HandOff, break_even_bandwidth, hand_offs
 
 QWEN, LANGUAGE = encoder(), model("Qwen3-4B")
 TINY = VisionEncoder("tiny", patch=2, merge=2, input_width=3, layers=2, hidden=4, mlp=5, output=3, feature_sets=2)

@@ -120,11 +120,9 @@ def activation_bytes(
     tokens = checks.whole(tokens, "tokens", least=1)
     rows = tokens if labels is None else checks.whole(labels, "labels", "tokens", least=1, most=tokens)
     width = positive(bytes_per_value, "bytes_per_value", "B")
-    each = [
-        (n, _kept_values(model, layer, *parts, recompute == "selective"))
-        for (_, *parts), (n, layer) in zip(stack_counts(model), model.stack)
-    ]
-    held = total(n * kept for n, kept in each) if recompute in ("nothing", "selective") else max(kept for _, kept in each)
+    selective, stack = recompute == "selective", zip(stack_counts(model), model.stack)
+    each = [(n, _kept_values(model, layer, mixer, ffn, selective)) for (_, mixer, ffn), (n, layer) in stack]
+    held = total(n * kept for n, kept in each) if selective or recompute == "nothing" else max(kept for _, kept in each)
     ends = (tokens + rows) * model.hidden * width
     inputs = total(n for n, _ in each) * tokens * model.hidden * width
     return ActivationBytes(inputs, held * tokens * width, ends, logits_bytes(rows * model.vocab, copies))

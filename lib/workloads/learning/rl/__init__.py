@@ -1,1 +1,1 @@
-"""Reinforcement learning: one step phase by phase, the round of its roles, its price, weight transfer."""
+"""Reinforcement learning: one step phase by phase, the round of its roles, its price."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ... import checks
-from ...times import roofline
-from ...units import Bytes, BytesPerSecond, Count, Seconds
+from workloads import checks
+from workloads.times import roofline
+from workloads.units import Bytes, BytesPerSecond, Count, Seconds
 
 
 # ----------------------------------------------------------------------------------------- new weights for the replicas

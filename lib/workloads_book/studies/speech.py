@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..checks import formula, keep, positive, whole
-from ..facts.models import Model
-from ..facts.tables import item_values
-from ..numeric import total
-from ..units import Bytes, Count, FlopCount, PerSecond, Tokens
-from . import flops, memory
+from workloads.checks import formula, keep, positive, whole
+from workloads.counts import flops, memory
+from workloads.facts.models import Model
+from workloads.facts.tables import item_values
+from workloads.numeric import total
+from workloads.units import Bytes, Count, FlopCount, PerSecond, Tokens
 
 
 @dataclass(frozen=True)

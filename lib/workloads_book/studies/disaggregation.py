@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..checks import formula, nonnegative, positive, whole
-from ..counts import flops, memory
-from ..counts.vision import VisionEncoder, encoder_flops, feature_bytes, patches, visual_tokens
-from ..facts.models import Model
-from ..numeric import Number, total
-from ..times import roofline
-from ..units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds, Tokens
+from workloads.checks import formula, nonnegative, positive, whole
+from workloads.counts import flops, memory
+from workloads.counts.vision import VisionEncoder, encoder_flops, feature_bytes, patches, visual_tokens
+from workloads.facts.models import Model
+from workloads.numeric import Number, total
+from workloads.times import roofline
+from workloads.units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds, Tokens
 
 
 class HandOff(NamedTuple):
