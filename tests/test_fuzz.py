@@ -56,7 +56,7 @@ from workloads_book.studies import (
 )
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
-NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "traces", "measurements", "accelerators", "config"}
+NOT_FORMULAS = {"tables", "checks", "numeric", "units", "results", "symbols", "plan", "traces", "measurements", "accelerators", "config"}
 SLOW = {"scaling_fit", "scaling_evidence"}  # fits: random runs have no fit to find; test_scaling does this with made runs
 
 SPECS = Path(__file__).with_name("fuzz.txt").read_text(encoding="utf-8")

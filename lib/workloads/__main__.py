@@ -3,6 +3,7 @@
 model NAME            parameters, weight bytes, KV and state bytes, FLOPs of a prefill and of a decode step
 model CONFIG.json     the same of a published configuration, as it is stored, and what was ignored of it
 accelerator NAME      memory, bandwidth, dense peaks
+check PLAN.toml       what a load needs of a machine beside what is there; exit status 0 kept, 1 missed
 models, accelerators  the names that the tables hold
 """
 
@@ -11,13 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from . import Formats, accelerator, accelerators, decode, kv_bytes, model, models, parameters, prefill, weight_bytes
 from .counts.memory import state_bytes
 from .counts.parameter_counts import active_parameters
 from .facts.config import Configuration, from_config
+from .plan import check_plan
 from .results import Result
 
 
@@ -55,9 +59,21 @@ def _about_accelerator(chosen: argparse.Namespace) -> dict[str, Result]:
     return {"memory": memory, "bandwidth": bandwidth, **peaks}
 
 
+def _checked(chosen: argparse.Namespace) -> dict[str, tuple[Result, Result]]:
+    """What a plan needs and what is there; a configuration that it names lies beside it."""
+    plan = tomllib.loads(Path(chosen.name).read_text(encoding="utf-8"))
+    file = str(plan.get("model", "")).endswith(".json")
+    return check_plan(plan | ({"model": str(Path(chosen.name).parent / plan["model"])} if file else {}))
+
+
+def _kept(needed: Result, there: Result) -> bool:
+    return needed.value <= there.value
+
+
 _ANSWERS = {
     "model": _about_model,
     "accelerator": _about_accelerator,
+    "check": _checked,
     "models": lambda chosen: list(models()),
     "accelerators": lambda chosen: list(accelerators()),
 }
@@ -76,9 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name)
         command.add_argument("--format", choices=("text", "json"), default="text")
         if not name.endswith("s"):
-            command.add_argument(
-                "name", help=f"as `python -m workloads {name}s` lists it" + (", or a config.json" if name == "model" else "")
-            )
+            listed = f"as `python -m workloads {name}s` lists it" + (", or a config.json" if name == "model" else "")
+            command.add_argument("name", help="a TOML file" if name == "check" else listed)
         if name == "model":
             command.add_argument("--context", type=int, default=8192, help="tokens of a sequence (%(default)s)")
             command.add_argument("--batch", type=int, default=1, help="sequences of a decode step (%(default)s)")
@@ -93,8 +108,11 @@ def _written(answer: list[str] | dict[str, Any], form: str) -> str:
         return json.dumps(answer) if form == "json" else "\n".join(answer)
     if form == "json":
         plain = lambda r: {"value": r.value, "unit": r.unit, "kind": r.kind} if isinstance(r, Result) else r
-        return json.dumps({what: plain(r) for what, r in answer.items()})
+        beside = lambda r: {"needed": plain(r[0]), "there": plain(r[1]), "kept": _kept(*r)} if isinstance(r, tuple) else plain(r)
+        return json.dumps({what: beside(r) for what, r in answer.items()})
     width = max(map(len, answer))
+    if all(isinstance(r, tuple) for r in answer.values()):
+        return "\n".join(f"{'kept' if _kept(*r) else 'MISSED':6}  {what:{width}}  {r[0]} of {r[1]}" for what, r in answer.items())
     lines = [f"{what:{width}}  {result}" for what, result in answer.items() if isinstance(result, Result)]
     tables = [(what, table) for what, table in answer.items() if not isinstance(table, Result)]
     lines += [f"{what}, {of}: {says if isinstance(says, str) else ', '.join(says)}" for what, table in tables for of, says in table.items()]
@@ -102,7 +120,7 @@ def _written(answer: list[str] | dict[str, Any], form: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one command; exit status 0, or 2 with one line on standard error for bad input.
+    """Answer one command; exit status 0, or 2 with one line on standard error for bad input; 1 for a plan that is missed.
 
     Args:
         arguments: of the command line; those of the process where left out.
@@ -119,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     print(_written(answer, chosen.format))  # noqa: T201
-    return 0
+    return int(chosen.command == "check" and not all(_kept(*r) for r in answer.values()))
 
 
 if __name__ == "__main__":

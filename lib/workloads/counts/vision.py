@@ -78,6 +78,7 @@ class VisionEncoder:
         return squares(height // self.patch) * squares(width // self.patch)
 
 
+@formula
 def encoder(name: str = "Qwen3-VL-4B") -> VisionEncoder:
     """The vision encoder of a published model.
 
