@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)  # noqa: T201
         return 2
     print(_written(answer, chosen.format))  # noqa: T201
-    return int(chosen.command == "check" and not all(_kept(*r) for r in answer.values()))
+    return int(isinstance(answer, dict) and any(isinstance(r, tuple) and not _kept(*r) for r in answer.values()))
 
 
 if __name__ == "__main__":

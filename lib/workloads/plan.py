@@ -76,7 +76,7 @@ def check_plan(plan: Mapping[str, Any]) -> dict[str, tuple[Result, Result]]:
         >>> machine = dict(accelerator="H100 SXM", mfu=0.5, mbu=0.7)
         >>> needs = check_plan(dict(model="Qwen3-8B", machine=machine, load=dict(prompt=1024, output=256, batch=64)))
         >>> [(what, str(needed), str(there)) for what, (needed, there) in needs.items()][1]
-        ('sequences at once', '64 (count)', '337 (bound)')
+        ('sequences at once', '64 (count)', '366 (bound)')
     """
     tables = _tables(plan)
     load, wanted, owned = tables["load"], tables["objectives"], dict(tables["machine"])
