@@ -58,6 +58,16 @@ def place(folder, name, text="1"):
     return path
 
 
+class Ended:
+    """A process that has ended."""
+
+    def __init__(self, status=0):
+        self.status = status
+
+    def wait(self):
+        return self.status
+
+
 @pytest.fixture
 def book(tmp_path, monkeypatch):
     """A small book whose parts only note that they were called; (its folder, what was called, what was dropped)."""
@@ -69,7 +79,7 @@ def book(tmp_path, monkeypatch):
         monkeypatch.setattr(build, name, value)
     monkeypatch.setattr(build, "drop", lambda names: dropped.extend(names))
     monkeypatch.setattr(build, "pages", lambda: calls.append("pages") or int(not place(tmp_path, "_build/html/book/index.html")))
-    monkeypatch.setitem(sys.modules, "lite", type("Lite", (), {"main": lambda: calls.append("lite")}))
+    monkeypatch.setattr(build, "live_notebooks", lambda: calls.append("lite") or Ended())
     monkeypatch.setitem(sys.modules, "execute", type("Execute", (), {"main": lambda workers: calls.append("execute")}))
     return tmp_path, calls, dropped
 
@@ -123,6 +133,19 @@ def test_a_build_that_failed_is_done_again(book, monkeypatch):
         assert build.main() == 1
     assert book[2][-1] == ".doctrees"
     assert again(book)[0] == ALL
+
+
+def test_a_build_without_the_live_notebooks_that_it_began_has_failed(book, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "live_notebooks", lambda: Ended(1))
+        assert build.main() == 1 and book[1] == ["execute"]
+    assert again(book)[0] == ALL
+
+
+def test_live_notebooks_are_made_by_a_program_that_exists(monkeypatch):
+    monkeypatch.setattr(build.subprocess, "Popen", lambda command: command)
+    program, path = build.live_notebooks()
+    assert program == sys.executable and 'if __name__ == "__main__":\n    main()' in path.read_text("utf-8")
 
 
 def test_only_changed_notebooks_are_looked_up_in_the_cache(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Build the site into _build/html, in one process: live notebooks, outputs of the notebooks, pages (make book).
+"""Build the site into _build/html: live notebooks beside the outputs of the notebooks, then pages (make book).
 
 Only what has changed is done again. The outputs of all notebooks go when the library computes something else, its data or the pins
 change; comments of the library and what a docstring says behind its first paragraph count for nothing there. The pages go with them,
@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -109,6 +110,11 @@ def pages():
         )
 
 
+def live_notebooks():
+    """Make the live notebooks, in a process of its own beside the runs of the notebooks: both only read what is stored."""
+    return subprocess.Popen([sys.executable, SITE / "lite.py"])
+
+
 def main():
     BUILT.mkdir(exist_ok=True)
     mark = BUILT / "built.json"
@@ -124,10 +130,10 @@ def main():
         drop(PAGES)
     mark.write_text(json.dumps(now | {"state": "begun"}), encoding="utf-8")
     import execute
-    import lite
 
-    lite.main()
-    if execute.main(min(os.cpu_count() or 2, 8)):
+    live = live_notebooks()
+    failed = execute.main(min(os.cpu_count() or 2, 8))
+    if live.wait() or failed:
         return 1
     if pages():
         drop(PAGES[:1])  # else the next build forgets the warnings
