@@ -233,6 +233,7 @@ def test_at_least_sixty_results_are_read_again():
 # ----------------------------------------------------------------------------------------------------- every formula of the library
 NO_NUMBER = {  # functions whose result holds no number that arithmetic made, with what it is instead
     "roofline.regime": "a word",
+    "parameter_counts.absorbs": "yes or no",
     "models.model": "looked up",
     "vision.encoder": "looked up",
     "mixture_of_experts.expert_layers": "looked up",
