@@ -41,6 +41,7 @@ OWN = {  # tests by another name
     **dict.fromkeys(("step_seconds", "calibration", "engine", "simulation_steps"), "simulation"),
     **dict.fromkeys(("capacity", "configuration", "generation", "parts", "price"), "phases"),
     **dict.fromkeys(("samples", "unrolled_rounds", "weight_sync"), "round_schedule"),
+    "backlog_paths": "fluid",
     "disaggregation": "vision",
     "speech": "diffusion",
     "explanations": "explain",

@@ -18,9 +18,9 @@ from workloads.counts import collectives, encoder_decoder, layout, parameter_cou
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import parts, price, round_schedule
-from workloads.serving import arrivals, engine, fluid, latency_metrics, step_seconds
+from workloads.serving import arrivals, engine, latency_metrics, step_seconds
 from workloads.times import machine, taskgraph
-from workloads_book.studies import backpropagation, diffusion, lifetime, mixture_of_experts, speech
+from workloads_book.studies import backlog_paths, backpropagation, diffusion, lifetime, mixture_of_experts, speech
 
 STANDS_FOR = {
     **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
@@ -287,7 +287,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     lifetime.TaskType: (["attempt_cost"], [], ["share", "success"], {}),
     passes.Pass: (["flops", "bytes"], [], [], {}),
     machine.Machine: (["dollars_per_gpu_hour"], [], ["mfu", "mbu"], {"accelerator": CARD}),
-    fluid.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
+    backlog_paths.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),

@@ -11,8 +11,9 @@ from workloads.counts.request_tokens import Request
 from workloads.facts import accelerators, models
 from workloads.facts.formats import Formats
 from workloads.serving import arrivals, fluid
-from workloads.serving.fluid import Piece
 from workloads.times.machine import Machine
+from workloads_book.studies import backlog_paths
+from workloads_book.studies.backlog_paths import Piece
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
 FIRST = arrivals.Window(60, 4, ((LONG_INPUT, 9), (LONG_OUTPUT, 1)))
@@ -38,28 +39,28 @@ def tick_by_tick(pieces, start, ticks=840):
 @settings(deadline=None)
 @given(whole_pieces, st.integers(0, 30))
 def test_path_agrees_with_tick_by_tick_integration(pieces, start):
-    path = fluid.backlog_path(pieces, start)
+    path = backlog_paths.backlog_path(pieces, start)
     times, held = tick_by_tick(pieces, start)
     for time, backlog in list(zip(times, held))[::97]:
-        assert fluid.backlog_at(path, min(time, path[-1][0])) == pytest.approx(backlog, abs=0.02)
-    assert fluid.largest(path)[1] == pytest.approx(max(held), abs=0.02)
-    assert fluid.backlog_area(path) == pytest.approx(sum(held) / 840, abs=0.5)
+        assert backlog_paths.backlog_at(path, min(time, path[-1][0])) == pytest.approx(backlog, abs=0.02)
+    assert backlog_paths.largest(path)[1] == pytest.approx(max(held), abs=0.02)
+    assert backlog_paths.backlog_area(path) == pytest.approx(sum(held) / 840, abs=0.5)
     assert path[-1][0] == sum(p.seconds for p in pieces)
 
 
 @settings(deadline=None)
 @given(whole_pieces, st.integers(0, 30))
 def test_work_is_conserved_served_work_counted_on_its_own(pieces, start):
-    arrived, served, left = fluid.balance(pieces, start)
+    arrived, served, left = backlog_paths.balance(pieces, start)
     assert start + arrived == pytest.approx(served + left)
-    assert left == pytest.approx(fluid.backlog_path(pieces, start)[-1][1])
+    assert left == pytest.approx(backlog_paths.backlog_path(pieces, start)[-1][1])
     assert 0 <= served <= sum(p.service_rate * p.seconds for p in pieces) + 1e-9
 
 
 @settings(deadline=None)
 @given(whole_pieces, st.integers(0, 30))
 def test_corners_are_in_order_and_the_lines_between_them_have_the_rates_slopes(pieces, start):
-    path = fluid.backlog_path(pieces, start)
+    path = backlog_paths.backlog_path(pieces, start)
     slopes = {p.arrival_rate - p.service_rate for p in pieces} | {0}
     for (t0, q0), (t1, q1) in pairwise(path):
         assert t1 >= t0 and q1 >= 0
@@ -72,24 +73,24 @@ def test_corners_are_in_order_and_the_lines_between_them_have_the_rates_slopes(p
 def test_delay_agrees_with_draining_what_was_there(start, rate, later):
     pieces = [Piece(4, 7, rate)]
     for time in (0, 1, 4):
-        ahead = fluid.backlog_at(fluid.backlog_path(pieces, start), time)
+        ahead = backlog_paths.backlog_at(backlog_paths.backlog_path(pieces, start), time)
         in_piece = min(ahead, rate * (4 - time))
-        assert fluid.delay_at(pieces, time, later, start) == pytest.approx(in_piece / rate + (ahead - in_piece) / later)
+        assert backlog_paths.delay_at(pieces, time, later, start) == pytest.approx(in_piece / rate + (ahead - in_piece) / later)
 
 
 def test_mean_delay_obeys_littles_law():
     pieces = [Piece(10, 5, 3), Piece(90, 1, 3)]
-    path, (arrived, _, left) = fluid.backlog_path(pieces), fluid.balance(pieces)
+    path, (arrived, _, left) = backlog_paths.backlog_path(pieces), backlog_paths.balance(pieces)
     ticks = [(k + 0.5) / 200 for k in range(100 * 200)]
-    waited = sum((5 if t < 10 else 1) / 200 * fluid.delay_at(pieces, t, 3) for t in ticks)
-    assert left == 0 and waited / arrived == pytest.approx(fluid.backlog_area(path) / arrived, rel=1e-3)
+    waited = sum((5 if t < 10 else 1) / 200 * backlog_paths.delay_at(pieces, t, 3) for t in ticks)
+    assert left == 0 and waited / arrived == pytest.approx(backlog_paths.backlog_area(path) / arrived, rel=1e-3)
 
 
 def test_idle_capacity_is_not_saved():
-    average = fluid.backlog_path([Piece(120, 3, 4)])
-    timed = fluid.backlog_path([Piece(60, 1, 4), Piece(60, 5, 4)])
-    assert fluid.largest(average)[1] == 0 and fluid.largest(timed) == (120, 60)
-    reversed_order = fluid.backlog_path([Piece(60, 5, 4), Piece(60, 1, 4)])
+    average = backlog_paths.backlog_path([Piece(120, 3, 4)])
+    timed = backlog_paths.backlog_path([Piece(60, 1, 4), Piece(60, 5, 4)])
+    assert backlog_paths.largest(average)[1] == 0 and backlog_paths.largest(timed) == (120, 60)
+    reversed_order = backlog_paths.backlog_path([Piece(60, 5, 4), Piece(60, 1, 4)])
     assert reversed_order == [(0, 0), (60, 60), (80, 0), (120, 0)]
 
 
@@ -105,24 +106,24 @@ def test_burst_by_hand_and_doubling():
 
 def test_recurrence_equals_the_path_at_the_boundaries_of_windows():
     pieces, backlog = [Piece(3, 7, 2), Piece(3, 0, 4), Piece(3, 5, 4), Piece(3, 0, 9)], 1
-    corners = dict(fluid.backlog_path(pieces, 1))
+    corners = dict(backlog_paths.backlog_path(pieces, 1))
     for k, p in enumerate(pieces, 1):
         backlog = fluid.next_backlog(backlog, p.arrival_rate * p.seconds, p.service_rate * p.seconds)
         assert corners[3 * k] == backlog
 
 
 def test_recurrence_over_a_whole_window_hides_what_happens_inside_it():
-    inside = fluid.backlog_path([Piece(30, 9, 5), Piece(30, 1, 5)])
+    inside = backlog_paths.backlog_path([Piece(30, 9, 5), Piece(30, 1, 5)])
     assert fluid.next_backlog(0, 30 * 9 + 30 * 1, 60 * 5) == inside[-1][1] == 0
-    assert fluid.largest(inside) == (30, 120)
+    assert backlog_paths.largest(inside) == (30, 120)
 
 
 def test_a_queue_that_does_not_shrink_never_drains():
     with pytest.raises(ValueError, match="service_rate"):
         fluid.drain_seconds(1, 5, arrival_rate=5)
     with pytest.raises(ValueError, match="service_rate"):
-        fluid.backlog_path([Piece(1, 1, 0)], then=0)
-    assert fluid.backlog_path([Piece(1, 0, 0)], then=0) == [(0, 0), (1, 0)]
+        backlog_paths.backlog_path([Piece(1, 1, 0)], then=0)
+    assert backlog_paths.backlog_path([Piece(1, 0, 0)], then=0) == [(0, 0), (1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -133,13 +134,13 @@ def test_a_queue_that_does_not_shrink_never_drains():
         lambda: Piece(1, 1, float("inf")),
         lambda: fluid.next_backlog(-1, 1, 1),
         lambda: fluid.burst_backlog(1, 1, -1),
-        lambda: fluid.backlog_at([(0, 0), (1, 1)], 2),
-        lambda: fluid.backlog_path([], start=-1),
+        lambda: backlog_paths.backlog_at([(0, 0), (1, 1)], 2),
+        lambda: backlog_paths.backlog_path([], start=-1),
         lambda: fluid.decode_rate(QWEN, ONE, 0, 10),
         lambda: fluid.decode_rate(QWEN, ONE, 1, -10),
         lambda: fluid.decode_rate(QWEN, ONE, 1, 10, replicas=0),
         lambda: fluid.decode_rate(QWEN, Machine(CARD, mbu=1.1), 1, 10),
-        lambda: fluid.decode_pieces([FIRST, SECOND], [1]),
+        lambda: backlog_paths.decode_pieces([FIRST, SECOND], [1]),
     ],
 )
 def test_impossible_input_is_refused(call):
@@ -150,7 +151,7 @@ def test_impossible_input_is_refused(call):
 @pytest.mark.parametrize("time", [-0.5, 30.5])
 def test_an_instant_outside_the_path_is_answered_with_its_ends(time):
     with pytest.raises(ValueError, match=rf"time \(s\) must lie between 0 and 30, got {time}"):
-        fluid.backlog_at([(0, 0), (20, 10), (30, 0)], time)
+        backlog_paths.backlog_at([(0, 0), (20, 10), (30, 0)], time)
 
 
 def step_bytes_by_hand(batch, context):
@@ -165,7 +166,7 @@ def test_worked_example_3_1():
     seconds = step_bytes_by_hand(64, 2742) / 1792e9
     rate = 2 * 64 / seconds
     assert fluid.decode_rate(QWEN, ONE, 64, 2742, replicas=2) == pytest.approx(rate, rel=1e-12)
-    path = fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], rate), then=rate)
+    path = backlog_paths.backlog_path(backlog_paths.decode_pieces([FIRST, SECOND], rate), then=rate)
     assert path[:2] == [(0, 0), (60, 0)]
     assert path[2] == (120, pytest.approx((7471.2 - rate) * 60))
     assert path[3] == (pytest.approx(120 + (7471.2 - rate) * 60 / rate), 0)
@@ -192,7 +193,7 @@ def test_each_windows_own_context_halves_the_backlog_and_leaves_one():
     own = [fluid.decode_rate(QWEN, ONE, 64, w.mean_step_context, replicas=2) for w in (FIRST, SECOND)]
     assert own[0] == pytest.approx(128 * 1792e9 / step_bytes_by_hand(64, (9 * 255 * 8319 + 2047 * 2047) / (9 * 255 + 2047)))
     assert own[0] > FIRST.step_rate
-    backlog = fluid.largest(fluid.backlog_path(fluid.decode_pieces([FIRST, SECOND], own)))[1]
+    backlog = backlog_paths.largest(backlog_paths.backlog_path(backlog_paths.decode_pieces([FIRST, SECOND], own)))[1]
     second_rate = 128 * 1792e9 / step_bytes_by_hand(64, (255 * 8319 + 9 * 2047 * 2047) / (255 + 9 * 2047))
     assert backlog == pytest.approx((7471.2 - second_rate) * 60)
     assert round(backlog) == 58097
@@ -244,14 +245,14 @@ def test_a_machine_of_several_accelerators_shares_one_copy_and_replicas_repeat_i
 
 
 def test_a_backlog_that_empties_with_its_piece_has_one_corner_there():
-    assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=120) == [(0, 120), (60, 0)]
-    assert fluid.backlog_path([fluid.Piece(60, 1, 3)], start=119) == [(0, 119), (59.5, 0), (60, 0)]
-    assert fluid.backlog_at([(0, 0), (60, 120), (60, 30)], 60) == 120  # a jump is seen from before it
-    assert fluid.largest([(0, 1), (1, 4), (2, 4), (3, 0)]) == (1, 4)
+    assert backlog_paths.backlog_path([backlog_paths.Piece(60, 1, 3)], start=120) == [(0, 120), (60, 0)]
+    assert backlog_paths.backlog_path([backlog_paths.Piece(60, 1, 3)], start=119) == [(0, 119), (59.5, 0), (60, 0)]
+    assert backlog_paths.backlog_at([(0, 0), (60, 120), (60, 30)], 60) == 120  # a jump is seen from before it
+    assert backlog_paths.largest([(0, 1), (1, 4), (2, 4), (3, 0)]) == (1, 4)
 
 
 def test_equal_rates_serve_all_and_keep_the_backlog():
-    assert fluid.balance([fluid.Piece(60, 3, 3)]) == (180, 180, 0)
-    assert fluid.balance([fluid.Piece(60, 3, 3)], start=10) == (180, 180, 10)
-    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 3, start=90) == 30  # worked off at the very end of the piece
-    assert fluid.delay_at([fluid.Piece(60, 3, 3)], 30, 1, start=93) == 33  # 3 more at 1 a second behind it
+    assert backlog_paths.balance([backlog_paths.Piece(60, 3, 3)]) == (180, 180, 0)
+    assert backlog_paths.balance([backlog_paths.Piece(60, 3, 3)], start=10) == (180, 180, 10)
+    assert backlog_paths.delay_at([backlog_paths.Piece(60, 3, 3)], 30, 3, start=90) == 30  # worked off at the very end of the piece
+    assert backlog_paths.delay_at([backlog_paths.Piece(60, 3, 3)], 30, 1, start=93) == 33  # 3 more at 1 a second behind it

@@ -41,10 +41,11 @@ from workloads.counts import (
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
-from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
+from workloads.serving import arrivals, latency_metrics, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
 from workloads_book.studies import (
+    backlog_paths,
     backpropagation,
     diffusion,
     disaggregation,
@@ -142,7 +143,7 @@ linked = card.map(lambda c: dataclasses.replace(c, links=dict(fast=4e11, network
 GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
 machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
 events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
-piece = st.builds(fluid.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
+piece = st.builds(backlog_paths.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
 window = st.builds(arrivals.Window, st.floats(0, 1e4), st.floats(0, 1e3), mix)
 client = st.builds(arrivals.Client, st.sampled_from("abc"), mix, st.tuples(st.integers(0, 3), st.integers(0, 3)), st.floats(0.5, 3))
@@ -283,7 +284,7 @@ KINDS = {  # kind: (valid values, invalid values)
     "chunk": (st.builds(latency_metrics.Chunk, st.floats(0, 1e6), st.integers(1, 9)), []),
     "segment": (st.tuples(big, big), []),
     "piece": (piece, []),
-    "path": (lists(piece).map(fluid.backlog_path), []),
+    "path": (lists(piece).map(backlog_paths.backlog_path), []),
     "stages": (stages, [()]),
     "stage": (st.builds(taskgraph.Stage, st.sampled_from("abc"), big), []),
     "names": (st.just(["s0"]), [["nobody"]]),
@@ -586,7 +587,7 @@ EXAMPLES = [
     latency_metrics.Events(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9),
     latency_metrics.Chunk(1.0, 8),
     latency_metrics.Objectives(1.0, 0.1, 9.0),
-    fluid.Piece(60, 1, 3),
+    backlog_paths.Piece(60, 1, 3),
     attempts.Attempts(16, 12, 100),
     taskgraph.Stage("a", 6),
     round_schedule.Role("a", 6),
@@ -696,7 +697,7 @@ def test_the_smallest_shapes_are_shapes():
     )
     models.Model("m", 1, 1, [(1, layers.Layer(layers.StateSpace(1, 1, 1), None))])
     arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
-    latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), fluid.Piece(0, 0, 0)
+    latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), backlog_paths.Piece(0, 0, 0)
     attempts.Attempts(1, 0, 0), attempts.Attempts(1, 1, 0), taskgraph.Stage("a", 0), round_schedule.Role("a", 0)
     (
         lifetime.TaskType(1, 0, 1),

@@ -23,9 +23,9 @@ from workloads import checks
 from workloads.costs import attempts
 from workloads.counts import encoder_decoder, flops, memory, request_tokens
 from workloads.facts import accelerators, models
-from workloads.serving import arrivals, engine, fluid, latency_metrics, prefix_cache, queues, simulation, step_seconds
+from workloads.serving import arrivals, engine, latency_metrics, prefix_cache, queues, simulation, step_seconds
 from workloads.times import machine, roofline
-from workloads_book.studies import backpropagation, lifetime, mixture_of_experts, samples, transformer_graph
+from workloads_book.studies import backlog_paths, backpropagation, lifetime, mixture_of_experts, samples, transformer_graph
 
 CALLS = Counter()  # by function or shape
 FEWEST = 20_000
@@ -267,7 +267,7 @@ ALSO_LISTS = {
     "playback.playback chunk": ONE_EACH,
     "playback.smallest_buffer chunk": ONE_EACH,
     "playback.arrived_audio chunk": ONE_EACH,
-    "fluid.decode_pieces service_rate": ONE_EACH,
+    "backlog_paths.decode_pieces service_rate": ONE_EACH,
 }
 SPARED = {"seed": ("text", "NumPy text", "0-d text")}
 
@@ -371,7 +371,7 @@ def test_products_of_narrow_integers_do_not_overflow():
     # 2047 steps read 8192, 8193, ... tokens of 147,456 bytes
     read = (2047 * 8192 + 2047 * 2046 // 2) * 147_456
     assert prefix_cache.kv_bytes_read(QWEN, request_tokens.Request(small(8192), small(2048))) == read == 2_781_478_010_880
-    assert fluid.backlog_path([fluid.Piece(small(86_400), small(100_000), small(50_000))])[-1] == (86_400, 50_000 * 86_400)
+    assert backlog_paths.backlog_path([backlog_paths.Piece(small(86_400), small(100_000), small(50_000))])[-1] == (86_400, 50_000 * 86_400)
     experts = mixture_of_experts.expert_layers("DeepSeek V4-Flash")
     narrow = mixture_of_experts.ExpertLayers("x", *map(small, dataclasses.astuple(experts)[1:]))
     assert narrow.parameters == 3 * 43 * 4096 * 2048 * 256 == 277_025_390_592
@@ -381,9 +381,9 @@ def test_products_of_narrow_integers_do_not_overflow():
 
 
 def test_an_iterator_is_read_once_and_kept():
-    pieces = fluid.Piece(60, 5, 3), fluid.Piece(60, 1, 1)  # 300 come, 180 go; then as many come as go
-    assert fluid.balance(iter(pieces)) == (360, 240, 120)
-    assert fluid.delay_at(iter(pieces), 60, 10) == 60 + 60 / 10  # 120 wait: 60 go in a minute at 1, the rest at 10
+    pieces = backlog_paths.Piece(60, 5, 3), backlog_paths.Piece(60, 1, 1)  # 300 come, 180 go; then as many come as go
+    assert backlog_paths.balance(iter(pieces)) == (360, 240, 120)
+    assert backlog_paths.delay_at(iter(pieces), 60, 10) == 60 + 60 / 10  # 120 wait: 60 go in a minute at 1, the rest at 10
     windows = (arrivals.Window(60, 4, ((request_tokens.Request(n, 256), 1),)) for n in (8192, 1024))
     assert arrivals.overall_mean(windows, lambda r: r.new) == (8192 + 1024) / 2
 
@@ -420,10 +420,10 @@ def test_half_and_single_precision_mean_the_decimal_they_print():
         (lambda: queues.fifo_waits([1e308], [1e308, 1]), "as many as services"),
         (lambda: roofline.speedup(0.489, math.inf), "factor must be finite and above 0, got inf"),
         (lambda: roofline.speedup(np.array([True, False]), 2), "share must be an array of numbers"),
-        (lambda: fluid.largest([]), "path must hold at least one corner, got none"),
+        (lambda: backlog_paths.largest([]), "path must hold at least one corner, got none"),
         (lambda: latency_metrics.nearest_rank({0.5, 1.5}, 0.5), "values of nearest_rank must be lists or tuples, got a set"),
         (lambda: latency_metrics.rank(np.array([4, 5]), 0.5), "count of rank must be single numbers, got an array"),
-        (lambda: fluid.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
+        (lambda: backlog_paths.Piece(np.array([1, 2]), 1, 1), "seconds .* must be a single number"),
         (lambda: flops.pairs(8, causal="no"), "causal must be True or False, got 'no'"),
         (lambda: arrivals.random_times(4, 1, seed=None), "seed must be a number, finite, got None"),
         (lambda: samples.generated_for(16, 1e-12, 0.95), "generated .* must be a whole number between 0 and 100,000,000"),

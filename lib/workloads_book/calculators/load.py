@@ -12,6 +12,7 @@ from workloads.serving.engine import Engine
 from workloads.times import roofline
 from workloads.times.machine import Machine, fits
 from workloads.units import TERA, number, quantity
+from workloads_book.studies import backlog_paths
 
 from .. import measured_runs, plot
 from ..plot import Axis, Line
@@ -201,21 +202,21 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     must_fit(m, card, max(contexts), batch)
     at = lambda window: fluid.decode_rate(m, box, batch, round(window.mean_step_context), cards)
     rates = [at(mixed)] * 2 if context == "one mean for all" else [at(w) for w in windows]
-    pieces = fluid.decode_pieces(windows, rates)
-    even = fluid.decode_pieces([mixed], at(mixed))
-    path = fluid.backlog_path(pieces, then=rates[-1])
-    flat = fluid.backlog_path(even, then=at(mixed))
-    arrived = fluid.balance(pieces)[0]
+    pieces = backlog_paths.decode_pieces(windows, rates)
+    even = backlog_paths.decode_pieces([mixed], at(mixed))
+    path = backlog_paths.backlog_path(pieces, then=rates[-1])
+    flat = backlog_paths.backlog_path(even, then=at(mixed))
+    arrived = backlog_paths.balance(pieces)[0]
     values = {
         "service_rate": rates,
         "step_rates": [w.step_rate for w in windows],
         "mixed_step_rate": mixed.step_rate,
         "input_rates": [w.input_rate for w in windows],
-        "peak_steps": fluid.largest(path)[1],
+        "peak_steps": backlog_paths.largest(path)[1],
         "empty_seconds": path[-1][0],
-        "mixed_peak_steps": fluid.largest(flat)[1],
-        "mean_delay_seconds": fluid.backlog_area(path) / arrived,
-        "longest_delay_seconds": max(fluid.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
+        "mixed_peak_steps": backlog_paths.largest(flat)[1],
+        "mean_delay_seconds": backlog_paths.backlog_area(path) / arrived,
+        "longest_delay_seconds": max(backlog_paths.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
         "path": [list(p) for p in path],
         "fit": fits(m, box, round(mixed.mean_step_context)),
     }
@@ -260,8 +261,9 @@ def _backlog_plot(path, flat, seconds):
     end = max(path[-1][0], flat[-1][0])
     draw = lambda corners: [(t, q / 1000) for t, q in corners] + ([(end, 0)] if corners[-1][0] < end else [])
     alt = (
-        f"Backlog over time. As it arrives: {number(round(fluid.largest(path)[1]))} steps at most, empty after {clock(path[-1][0])}. "
-        f"Evenly mixed: {number(round(fluid.largest(flat)[1]))} at most."
+        f"Backlog over time. As it arrives: {number(round(backlog_paths.largest(path)[1]))} steps at most, "
+        f"empty after {clock(path[-1][0])}. "
+        f"Evenly mixed: {number(round(backlog_paths.largest(flat)[1]))} at most."
     )
     return plot.lines(
         [Line("as it arrives", draw(path)), Line("evenly mixed", draw(flat))],
