@@ -243,6 +243,7 @@ NO_NUMBER = {  # functions whose result holds no number that arithmetic made, wi
     "taskgraph.faster": "the stages given, one of them faster",
     "taskgraph.ordered": "the stages given, in order",
     "taskgraph.critical_path": "names",
+    "layout_memory.must_fit": "what is to be held, as it was given",
     "round_schedule.round_graph": "the durations given, linked",
     "round_schedule.step_roles": "the durations given, by name",
     "unrolled_rounds.unrolled": "the durations given, once a round",

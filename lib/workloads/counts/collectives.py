@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from ..checks import flag, formula, multiple, nonnegative, one_of, positive, whole
+from ..checks import MANY, flag, formula, multiple, nonnegative, one_of, positive, whole
 from ..numeric import Number, ceil, minimum
 from ..units import Bytes, Count, Tokens
 
@@ -217,7 +217,7 @@ def distinct_groups(experts: Count, active: Count, groups: Count) -> Number:
     """
     experts, groups = multiple(experts, whole(groups, "groups", least=1), "experts"), whole(groups, "groups")
     missed = 1.0
-    for picked in range(whole(active, "active", least=1, most=experts)):
+    for picked in range(whole(active, "active", least=1, most=minimum(experts, MANY))):
         missed *= (experts - experts / groups - picked) / (experts - picked)
     return groups * (1 - missed)
 

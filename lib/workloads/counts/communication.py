@@ -146,5 +146,5 @@ def training_traffic(
     once = forward_traffic(model, layout, tokens, plan.micro_batch, domain, bytes_per_value, plan.chunks)
     times, recipe = dict(tensor=2, context=3, expert=2, pipeline=2), RECIPES[plan.recipe]
     again = lambda kind: times[kind] + (plan.recompute == "layers" and kind != "pipeline")
-    sent = {kind: passes * again(kind) * part for kind, part in once.items()}
+    sent = {kind: part * (passes * again(kind)) for kind, part in once.items()}
     return sent | {"data": data_traffic(model, layout, plan.zero, domain, recipe.weights, recipe.gradients)}

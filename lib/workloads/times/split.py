@@ -151,7 +151,7 @@ def prefill_seconds(
     cache = memory.kv_bytes(model, new + past, plan.micro_batch, formats.cache_bytes) * layout.kv_copies(model, new + past)
     moved = _weights_read(model, layout, formats, new * plan.micro_batch) + cache / (layout.tensor * layout.context)
     sent = forward_traffic(model, layout, new, plan.micro_batch, machine.accelerator.domain, chunks=plan.chunks)
-    sent = {kind: passes / p * part for kind, part in sent.items()}
+    sent = {kind: part * (passes / p) for kind, part in sent.items()}
     return _parts(machine, plan, p, work / layout.gpus, passes / p * moved, sent, model.layers / p * passes, passes)
 
 
