@@ -37,6 +37,9 @@ class Span(NamedTuple):
     every: Count = 1
     chunk: bool = False
 
+    def __hash__(self):
+        return hash((self.pair, *self[2:]))  # a mapping has no hash
+
     @property
     def even(self) -> bool:
         """Whether every position is met by all queries behind it and adds the same to the cache."""
