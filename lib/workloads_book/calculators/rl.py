@@ -12,7 +12,7 @@ from workloads_book.studies import samples, weight_sync
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import ATTENTION, CARDS, PERCENT, assumed_shares, clock, scaled
+from .common import ATTENTION, CARDS, MODELS, PERCENT, assumed_shares, clock, scaled
 from .forms import calculator, choice, count, doublings, group, num, possible, result, switch
 
 # one step ---------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _printed_assumptions(model):
     "One step of reinforcement learning",
     "How long does a step take, what is it spent on, and which assumption decides?",
     num("completion", "Completion, mean", ROUND["completion"], "tokens", 2, 2**20, doublings(128, 2**17)),
-    choice("model", "Model", [ROUND_MODEL, *models.models()]),
+    choice("model", "Model", [ROUND_MODEL, *MODELS]),
     choice("accelerator", "Accelerator", [ROUND_CARD, *CARDS]),
     count("gpus", "GPUs", ROUND["gpus"], "", 1, 10**5, doublings(1, 1024)),
     *ASSUMPTIONS,

@@ -5,19 +5,18 @@
 import re
 from math import fsum
 
-from workloads.facts import models
 from workloads.learning.rl import capacity, phases, price
 from workloads.times import roofline
 from workloads.units import GIGA, TERA, number, quantity
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import CARDS, PERCENT, assumed_shares, clock, measured
+from .common import CARDS, MODELS, PERCENT, assumed_shares, clock, measured
 from .forms import Input, calculator, choice, count, doublings, group, num, number_of, possible, result, switch
 from .rl import ASSUMPTIONS, PRINTED, ROUND, ROUND_CARD, ROUND_MODEL, SHARES, must_hold, named_card, named_step
 
 EXAMPLE, EXAMPLE_KV = "8B, cache of 128 kB a token", 64_000  # the running example of part one; values that a token keeps
-MODEL = choice("model", "Model", [ROUND_MODEL, EXAMPLE, *models.models()])
+MODEL = choice("model", "Model", [ROUND_MODEL, EXAMPLE, *MODELS])
 CARD = choice("accelerator", "Accelerator", [ROUND_CARD, *CARDS])
 GPUS = count("gpus", "GPUs", ROUND["gpus"], "", 1, 10**5, doublings(1, 1024))
 COMPLETION = num("completion", "Answer", ROUND["completion"], "tokens", 2, 2**20, doublings(128, 2**17))
