@@ -12,7 +12,7 @@ LIB = Path(__file__).parents[1] / "lib"
 # What a folder may import: itself, the modules at the top of the library that hold no subject, and folders to its left.
 FOLDERS = ("facts", "counts", "times", "costs", "serving", "learning")
 BASE = {"checks", "numeric", "units", "results"}
-ABOVE = {"symbols", "explanations", "__main__", "__init__"}  # see everything
+ABOVE = {"symbols", "explanations", "plan", "__main__", "__init__"}  # see everything
 SIDES = {("serving", "learning"), ("learning", "serving")}  # two subjects, neither built on the other
 LOADED_WHEN_USED = {"numpy", "scipy", "sympy"}
 

@@ -124,7 +124,7 @@ def decode(
         more = (rows - 1) * (moved.embedding_rows + cached * moved.kv_written)
         rest = rest + memory.weights_read_per_step(model, formats.weight_bytes, own * rows) - moved.weights + more
     work = flops.forward(model, rows, context, batch, absorbed=absorbs(model)).total
-    return Pass(work, copies * (rest + moved.state if moved.state else rest))
+    return Pass(work, copies * (rest + moved.state if memory.state_bytes(model) else rest))
 
 
 @formula
