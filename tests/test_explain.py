@@ -243,7 +243,6 @@ NO_NUMBER = {  # functions whose result holds no number that arithmetic made, wi
     "taskgraph.faster": "the stages given, one of them faster",
     "taskgraph.ordered": "the stages given, in order",
     "taskgraph.critical_path": "names",
-    "layout_memory.must_fit": "what is to be held, as it was given",
     "round_schedule.round_graph": "the durations given, linked",
     "round_schedule.step_roles": "the durations given, by name",
     "unrolled_rounds.unrolled": "the durations given, once a round",
@@ -254,6 +253,7 @@ NO_NUMBER = {  # functions whose result holds no number that arithmetic made, wi
 ONE_LINE = {  # functions whose last number is one of those given, or comes from them in one step, and why
     "arrivals.random_arrivals": "drawn",
     "latency_metrics.nearest_rank": "one of the values given",
+    "layout_memory.must_fit": "what is to be held, as given",
     "latency_metrics.time_of_token": "one of the times given",
     "backlog_paths.largest": "one of the points given",
     "backlog_paths.decode_pieces": "the rate given",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
-from workloads.counts.collectives import all_gather
+from workloads.counts.collectives import all_gather, all_reduce
 from workloads.counts.layout import Layout, Plan
 from workloads.counts.layout_memory import training_bytes
 from workloads.counts.memory import weight_bytes
@@ -28,6 +28,23 @@ from .studies.graph_memory import _entered
 from .studies.transformer_graph import transformer
 
 EAGER_LOSS = (2, 4, 4, 4)  # logits in BF16; log-softmax, its gradient and that of the loss in FP32, each whole
+
+
+# ----------------------------------------------------------------------------------------------- collectives
+def collective_rows():
+    """All-reduces as measured inside a node, beside their bound without latency: [(cards, bytes, seconds, bound)].
+
+    Example:
+        >>> cards, size, seconds, bound = collective_rows()[-1]
+        >>> cards, size, round(1e3 * seconds, 2), round(1e3 * bound, 2)
+        (8, 536870912, 4.01, 2.09)
+    """
+    found = []
+    for row in score.table("measured_collectives"):
+        cards, size = int(row["ranks"]), int(row["bytes"])
+        bound = sending_seconds(all_reduce(size, cards), score.accelerator(row["accelerator"]))
+        found.append((cards, size, float(row["microseconds"]) / 1e6, bound))
+    return found
 
 
 # ------------------------------------------------------------------------------------------------- memory
