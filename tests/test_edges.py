@@ -14,13 +14,13 @@ from test_fuzz import IDS, function
 
 from workloads import checks
 from workloads.costs import attempts, tokens
-from workloads.counts import collectives, encoder_decoder, layout, parameter_counts, passes, request_tokens, training_memory, vision
+from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import parts, price, round_schedule
 from workloads.serving import arrivals, engine, latency_metrics, step_seconds
 from workloads.times import machine, taskgraph
-from workloads_book.studies import backlog_paths, backpropagation, diffusion, lifetime, mixture_of_experts, speech
+from workloads_book.studies import backlog_paths, backpropagation, diffusion, encoder_decoder, lifetime, mixture_of_experts, speech
 
 STANDS_FOR = {
     **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.counts.encoder_decoder import DEEPSEEK_V41_FLASH as FLASH
-from workloads.counts.encoder_decoder import CedShape, _CedFarContext, ced_prefill_flops
+from workloads_book.studies.encoder_decoder import DEEPSEEK_V41_FLASH as FLASH
+from workloads_book.studies.encoder_decoder import CedShape, _CedFarContext, ced_prefill_flops
 
 
 def counted(s, tokens, scored):

@@ -27,17 +27,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from workloads.costs import attempts, tokens
-from workloads.counts import (
-    collectives,
-    encoder_decoder,
-    layout,
-    layout_memory,
-    parameter_counts,
-    passes,
-    request_tokens,
-    training_memory,
-    vision,
-)
+from workloads.counts import collectives, layout, layout_memory, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import configuration, parts, phases, price, round_schedule
@@ -49,6 +39,7 @@ from workloads_book.studies import (
     backpropagation,
     diffusion,
     disaggregation,
+    encoder_decoder,
     lifetime,
     mixture_of_experts,
     playback,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .. import checks
-from ..numeric import minimum
-from ..units import Count, FlopCount, Tokens
-from .flops import pairs
-from .spans import Span
+from workloads import checks
+from workloads.counts.flops import pairs
+from workloads.counts.spans import Span
+from workloads.numeric import minimum
+from workloads.units import Count, FlopCount, Tokens
 
 
 @dataclass(frozen=True)
