@@ -124,13 +124,13 @@ def test_the_pool_of_the_simulator_is_what_the_weights_leave(share, size):
 
 
 def test_405_billion_parameters_in_96_gb_are_refused_with_what_would_do():
-    """811.7 GB of weights and 4.36 GB for a request: ten times 86.4 GB, or six times 162 GB; in 8 bits half of the weights."""
+    """811.7 GB of weights and 4.36 GB for a request: ten times 86.4 GB, or four times 259.2 GB; in 8 bits half of the weights."""
     answer = calculators.answer("serving", {"model": "Llama-3.1-405B"})
-    assert 9 * 86.4 < 811.7 + 4.36 < 10 * 86.4 and 5 * 162 < 811.7 + 4.36 < 6 * 162
-    assert 4 * 86.4 < 405.9 + 4.36 < 5 * 86.4 and 2 * 162 < 405.9 + 4.36 < 3 * 162
+    assert 9 * 86.4 < 811.7 + 4.36 < 10 * 86.4 and 3 * 259.2 < 811.7 + 4.36 < 4 * 259.2
+    assert 4 * 86.4 < 405.9 + 4.36 < 5 * 86.4 and 259.2 < 405.9 + 4.36 < 2 * 259.2
     assert answer["field"] == "model" and "has 86.40 GB" in answer["error"]
     assert "it needs 811.7 GB of weights + 4.360 GB of cache" in answer["error"]
-    assert f"What would do: 10 {MEASURED_CARD} or 6 B200; with 8-bit weights 5 {MEASURED_CARD} or 3 B200" in answer["error"]
+    assert f"What would do: 10 {MEASURED_CARD} or 4 B300; with 8-bit weights 5 {MEASURED_CARD} or 2 B300" in answer["error"]
 
 
 def test_a_pool_of_ones_own_is_kept_between_the_longest_request_and_the_memory():

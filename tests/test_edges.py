@@ -23,6 +23,7 @@ from workloads.times import machine, taskgraph
 from workloads_book.studies import backlog_paths, backpropagation, diffusion, encoder_decoder, lifetime, mixture_of_experts, speech
 
 STANDS_FOR = {
+    "memory": "reported",  # what the driver says, where a source prints it
     **dict.fromkeys(("count", "tensor", "pipeline", "data", "expert", "context"), 1),  # one of it, not split
     **dict.fromkeys(("arithmetic", "weights", "cache"), "bf16"),
     "reserve": 0,

@@ -24,7 +24,7 @@ class Accelerator:
         label: the memory size as it is sold.
         source: the documents behind the numbers.
         reported_bytes: memory that the driver reports; None where no source prints it (B).
-        links: bytes a second that it sends, in one direction, by kind: "fast" (NVLink, Infinity Fabric, ICI), "pcie", "network" (B/s).
+        links: bytes a second that it sends, in one direction, by kind: `fast` (NVLink, Infinity Fabric, ICI), `pcie`, `network` (B/s).
         domain: how many share the fast link; None where no source prints it.
 
     Assumptions:
@@ -76,7 +76,7 @@ class Accelerator:
         """Bytes a second (B/s) that one accelerator sends over a link, in one direction; what no source prints is refused.
 
         Args:
-            kind: "fast" (NVLink, Infinity Fabric, ICI), "pcie" or "network".
+            kind: `"fast"` (NVLink, Infinity Fabric, ICI), `"pcie"` or `"network"`.
 
         Example:
             >>> accelerator("H100 SXM").link("fast")
