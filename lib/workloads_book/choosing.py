@@ -1,0 +1,215 @@
+"""Choosing a configuration: speed of a user against tokens of a GPU, the cheapest machine that keeps a plan, two pools in place of one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from workloads import Formats, Layout, Machine, Model, Request, fits, kv_bytes
+from workloads.counts.layout import Plan
+from workloads.numeric import ceil
+from workloads.plan import check_plan
+from workloads.times.roofline import transfer_seconds
+from workloads.times.split import decode_seconds, prefill_seconds
+
+RUN = Plan(overlap="nothing")
+FORMATS = {"BF16": Formats(), "FP8": Formats("fp8", "fp8")}
+BATCHES = tuple(2**k for k in range(11))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A copy of the model at work on a batch that never runs dry.
+
+    Attributes:
+        tensor: cards of the copy.
+        formats: name of the formats.
+        batch: sequences of the copy.
+        first: time of a prompt (s).
+        interval: time of an output token of a user, other prompts among the steps (s).
+        tokens: output tokens of all sequences a second and card.
+        prompt_dollars: of a million input tokens; None where the machine has no price.
+        output_dollars: of a million output tokens, without the prompts.
+    """
+
+    tensor: int
+    formats: str
+    batch: int
+    first: float
+    interval: float
+    tokens: float
+    prompt_dollars: float | None
+    output_dollars: float | None
+
+    def __str__(self):
+        return f"TP{self.tensor}, {self.formats}, batch {self.batch}"
+
+
+def point(shape: Model, card: Machine, request: Request, tensor: int, formats: str, batch: int) -> Point | None:
+    """A point of the curve; None where the batch does not fit.
+
+    Args:
+        shape: a Model.
+        card: one accelerator, with the shares of its rates that are reached, and its price.
+        request: every request.
+        tensor: cards that share a copy.
+        formats: a name in FORMATS.
+        batch: sequences of the copy.
+    """
+    kept, arithmetic = FORMATS[formats], "fp8" if formats == "FP8" else card.arithmetic
+    machine, layout = replace(card, count=tensor, arithmetic=arithmetic), Layout(tensor=tensor)
+    if batch > fits(shape, machine, request.end_context, kept, layout, reserve=0.1):
+        return None
+    prompt = prefill_seconds(shape, machine, layout, request, 1, kept, RUN).total
+    step = decode_seconds(shape, machine, layout, request.mean_decode_context, batch, kept, RUN).total
+    cycle = batch * prompt + request.decode_steps * step  # in which each of the batch has had its prompt and its steps
+    price = None if card.dollars_per_gpu_hour is None else card.dollars_per_gpu_hour * tensor / 3600 * 1e6
+    return Point(
+        tensor,
+        formats,
+        batch,
+        prompt,
+        cycle / request.decode_steps,
+        batch * request.output / cycle / tensor,
+        price and price * prompt / request.new,
+        price and price * request.decode_steps * step / (batch * request.output),
+    )
+
+
+def curve(
+    shape: Model, card: Machine, request: Request, tensors: Sequence[int] = (1, 2, 4, 8), formats: Iterable[str] = FORMATS
+) -> list[Point]:
+    """Points over layouts, formats and batches, as many as fit.
+
+    Args:
+        shape: a Model.
+        card: one accelerator.
+        request: every request.
+        tensors: cards that share a copy.
+        formats: names in FORMATS.
+    """
+    found = (point(shape, card, request, *settings) for settings in product(tensors, formats, BATCHES))
+    return [p for p in found if p]
+
+
+def pareto(points: Iterable[Point]) -> list[Point]:
+    """Points that no other beats in both, speed of a user and tokens of a card; the fastest for a user first.
+
+    Args:
+        points: of a curve.
+    """
+    best, kept = 0.0, []
+    for p in sorted(points, key=lambda p: (p.interval, -p.tokens)):
+        if p.tokens > best:
+            best = p.tokens
+            kept.append(p)
+    return kept
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A machine and a layout for a plan.
+
+    Attributes:
+        name: of the choice.
+        dollars: an hour.
+        missed: what the plan misses there, the first first; empty where it is kept.
+    """
+
+    name: str
+    dollars: float
+    missed: tuple[str, ...]
+
+
+def choices(plan: Mapping[str, Any], prices: Mapping[str, float], counts: Sequence[int] = (1, 2, 4, 8)) -> list[Choice]:
+    """Every machine of some cards, as copies of each size, the cheapest first.
+
+    Args:
+        plan: as `workloads.plan.check_plan` takes it; its machine and layout are replaced.
+        prices: of accelerators ($/GPU-h).
+        counts: cards.
+
+    Returns:
+        list[Choice]
+    """
+    found = []
+    for (name, dollars), count, tensor in product(prices.items(), counts, (1, 2, 4, 8)):
+        if count % tensor == 0:
+            machine = {**plan["machine"], "accelerator": name, "count": count, "dollars_per_gpu_hour": dollars}
+            rows = check_plan({**plan, "machine": machine, "layout": {"tensor": tensor, "data": count // tensor}})
+            missed = tuple(what for what, (needed, there) in rows.items() if needed.value > there.value)
+            found.append(Choice(f"{count} {name} as {count // tensor} × TP{tensor}", count * dollars, missed))
+    return sorted(found, key=lambda choice: (choice.dollars, len(choice.missed)))
+
+
+def cheapest(found: Sequence[Choice]) -> tuple[Choice | None, Choice | None]:
+    """The cheapest choice that keeps the plan, and the best of the next cheaper price; None where there is none.
+
+    Args:
+        found: of `choices`.
+    """
+    kept = next((choice for choice in found if not choice.missed), None)
+    below = [choice for choice in found if kept is None or choice.dollars < kept.dollars]
+    dearest = [choice for choice in below if choice.dollars == below[-1].dollars]
+    return kept, min(dearest, key=lambda choice: len(choice.missed), default=None)
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Prompts and answers on cards of their own.
+
+    Attributes:
+        prefill: copies that read prompts.
+        decode: copies that write answers.
+        batch: sequences of a copy that writes.
+        transfer: time that the cache of a prompt needs over the link (s).
+    """
+
+    prefill: int
+    decode: int
+    batch: int
+    transfer: float
+
+
+def pools(shape: Model, machine: Machine, request: Request, rate: float, interval: float, link: float, busy: float = 0.7) -> Pools | None:
+    """How many copies each pool needs; None where no batch keeps the interval.
+
+    Args:
+        shape: a Model.
+        machine: of one copy.
+        request: every request.
+        rate: of requests (1/s).
+        interval: objective of a token (s).
+        link: bandwidth between the pools (B/s).
+        busy: share of the time that a copy may be at work with prompts.
+    """
+    layout = Layout(tensor=machine.count)
+    prompt = prefill_seconds(shape, machine, layout, request, 1, plan=RUN).total
+    step = lambda batch: decode_seconds(shape, machine, layout, request.mean_decode_context, batch, plan=RUN).total
+    batch = bisect_right(range(1, fits(shape, machine, request.end_context, layout=layout, reserve=0.1) + 1), interval, key=step)
+    if batch == 0:
+        return None
+    writing = ceil(rate * request.decode_steps * step(batch) / batch)
+    return Pools(ceil(rate * prompt / busy), writing, batch, transfer_seconds(kv_bytes(shape, request.past + request.new), link))
+
+
+def highest(keeps: Callable[[float], bool], low: float, high: float, steps: int = 7) -> float:
+    """The highest rate that keeps a promise, between two, by halving.
+
+    Args:
+        keeps: whether a rate does; the lower, the better.
+        low: a rate that does.
+        high: a rate that does not.
+        steps: halvings.
+
+    Example:
+        >>> highest(lambda rate: rate <= 3, 1, 9, steps=20)
+        2.9999...
+    """
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if keeps(middle) else (low, middle)
+    return low
