@@ -16,7 +16,6 @@ from workloads.counts.training_memory import logits_bytes
 from workloads.facts.layers import Attention, Experts, Gated, GatedDelta, Layer, Plain
 from workloads.facts.models import Model, model, models
 from workloads.facts.tables import table
-from workloads.learning.optimizer import update_traffic
 from workloads_book.studies.backpropagation import (
     Operation,
     Weight,
@@ -30,6 +29,7 @@ from workloads_book.studies.backpropagation import (
     linear_products,
 )
 from workloads_book.studies.graph_memory import activation_bytes, kept_layer_bytes, training_state_bytes
+from workloads_book.studies.optimizer import update_traffic
 from workloads_book.studies.training_batches import UpdateTokens, _Batch, document_pairs, input_timeline, pack, update_tokens
 from workloads_book.studies.transformer_graph import transformer, weights
 

@@ -17,10 +17,19 @@ from workloads.costs import attempts, tokens
 from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
-from workloads.learning.rl import parts, price, round_schedule
+from workloads.learning.rl import parts, price
 from workloads.serving import arrivals, engine, latency_metrics, step_seconds
 from workloads.times import machine, taskgraph
-from workloads_book.studies import backlog_paths, backpropagation, diffusion, encoder_decoder, lifetime, mixture_of_experts, speech
+from workloads_book.studies import (
+    backlog_paths,
+    backpropagation,
+    diffusion,
+    encoder_decoder,
+    lifetime,
+    mixture_of_experts,
+    round_schedule,
+    speech,
+)
 
 STANDS_FOR = {
     "memory": "reported",  # what the driver says, where a source prints it

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from workloads.counts import flops
 from workloads.facts import accelerators, models
-from workloads.learning.rl import configuration, phases, round_schedule
-from workloads.learning.rl.round_schedule import CARRIED, Role
+from workloads.learning.rl import configuration, phases
 from workloads.times import taskgraph
-from workloads_book.studies import samples, unrolled_rounds, weight_sync
+from workloads_book.studies import round_schedule, samples, unrolled_rounds, weight_sync
+from workloads_book.studies.round_schedule import CARRIED, Role
 
 
 def loop(*seconds):

@@ -1,1 +1,1 @@
-"""Learning: the optimizer of training, scaling laws; reinforcement learning in `rl`."""
+"""Learning: scaling laws; reinforcement learning in `rl`."""

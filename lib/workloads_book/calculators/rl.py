@@ -6,9 +6,9 @@ from math import ceil
 from workloads.checks import positive
 from workloads.counts import memory, training_memory
 from workloads.facts import accelerators, models
-from workloads.learning.rl import capacity, configuration, phases, round_schedule
+from workloads.learning.rl import capacity, configuration, phases
 from workloads.units import number, quantity
-from workloads_book.studies import samples, weight_sync
+from workloads_book.studies import round_schedule, samples, weight_sync
 
 from .. import plot
 from ..plot import Axis, Line

@@ -5,10 +5,10 @@ from math import ceil
 
 from workloads.counts import flops, parameter_counts, training_memory
 from workloads.facts import accelerators, models
-from workloads.learning import optimizer, scaling
+from workloads.learning import scaling
 from workloads.times import roofline
 from workloads.units import GIGA, HOUR, number, quantity
-from workloads_book.studies import backpropagation, graph_memory, lifetime, training_batches, transformer_graph
+from workloads_book.studies import backpropagation, graph_memory, lifetime, optimizer, training_batches, transformer_graph
 
 from .. import plot
 from ..plot import Axis, Line

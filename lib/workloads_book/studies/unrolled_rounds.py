@@ -1,6 +1,6 @@
 """Rounds of reinforcement learning one by one: who waits for whom, how old samples are when they are learned from, what may overlap.
 
-`learning.rl.round_schedule` gives the pace of many rounds in closed form; this walks through them.
+`round_schedule` gives the pace of many rounds in closed form; this walks through them.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from workloads import checks
-from workloads.learning.rl.round_schedule import CARRIED, Role, _writers, round_graph
 from workloads.times import taskgraph
 from workloads.times.taskgraph import Stage
 from workloads.units import Count
+
+from .round_schedule import CARRIED, Role, _writers, round_graph
 
 
 @checks.formula

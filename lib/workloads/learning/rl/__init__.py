@@ -1,1 +1,1 @@
-"""Reinforcement learning: one step phase by phase, the round of its roles, its price."""
+"""Reinforcement learning: one step phase by phase, its price."""

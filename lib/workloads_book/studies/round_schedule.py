@@ -1,6 +1,6 @@
 """The cycle of reinforcement learning: roles and their data, pace of rounds that overlap, staleness.
 
-What one round costs in FLOPs, bytes and seconds is in `phases`; which stage waits for which is `taskgraph`. This module
+What one round costs in FLOPs, bytes and seconds is in `learning.rl.phases`; which stage waits for which is `taskgraph`. This module
 joins the two: a `Role` reads and writes data and works for some seconds on each round. One piece of data, the weights
 that generate, is written at the end of a round and read by a later one.
 """
@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ... import checks
-from ...times import taskgraph
-from ...times.taskgraph import Stage
-from ...units import Count, Seconds
-from .phases import Breakdown
+from workloads import checks
+from workloads.learning.rl.phases import Breakdown
+from workloads.times import taskgraph
+from workloads.times.taskgraph import Stage
+from workloads.units import Count, Seconds
 
 CARRIED = "generating weights"  # what one round hands to a later one
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import checks
-from ..counts import training_memory
-from ..counts.training_memory import TrainingBytes
-from ..units import Bytes, Count
+from workloads import checks
+from workloads.counts import training_memory
+from workloads.counts.training_memory import TrainingBytes
+from workloads.units import Bytes, Count
 
 
 # Update
