@@ -6,11 +6,13 @@ import pytest
 
 from workloads.costs.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
 from workloads.counts.flops import rule_6n, training
-from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weights_read_per_step
-from workloads.counts.parameter_counts import parameters
+from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weight_bytes, weights_read_per_step
+from workloads.counts.parameter_counts import active_weights, parameters
 from workloads.counts.training_memory import logits_bytes, training_state_bytes
 from workloads.counts.vision import encoder, resized, video_tokens
 from workloads.facts.accelerators import accelerator
+from workloads.facts.formats import BYTES, Formats
+from workloads.facts.layers import Attention, Layer
 from workloads.facts.models import Model, model
 from workloads.serving.latency_metrics import little_occupancy
 from workloads.serving.speculation import speculative_interval
@@ -178,3 +180,48 @@ def test_energy_of_a_million_tokens_llm_numbers_27():
     """2 kW, 230 tokens/s of prompts and 53 of answers, $0.15/kWh (inferred): $0.36 and $1.58 printed."""
     assert [kilowatt_hours(2000, 1e6 / rate) for rate in (230, 53)] == pytest.approx([2.42, 10.48], abs=0.005)
     assert [energy_dollars_per_million(2000, rate, 0.15) for rate in (230, 53)] == pytest.approx([0.36, 1.58], rel=0.01)
+
+
+def test_windows_keep_what_somebody_can_see_vllm_43308():
+    """Gemma 4 31B: 50 layers of 16 x 256 with a window of 1,024, ten of 4 x 512. In 50 GB one version held 55k tokens, the next 525k."""
+    sliding, full = Attention(32, kv_heads=16, head_dim=256, window=1024), Attention(32, kv_heads=4, head_dim=512)
+    gemma, charged = (
+        Model("cache", 5376, 1, [(50, Layer(m, None)), (10, Layer(full, None))]) for m in (sliding, replace(sliding, window=0))
+    )
+    kept = kv_bytes(gemma, 262_144, in_flight=4096)
+    assert kept == 25_668_321_280 == pytest.approx(9_797 * 2_621_440, rel=0.002)  # vLLM's grouping rounds up to pages
+    assert kv_bytes_per_token(charged) == 901_120 and 50e9 / 901_120 == pytest.approx(55.5e3, rel=0.01)
+    assert 50e9 / kept * 262_144 == pytest.approx(525e3, rel=0.03)
+    # its port for Metal (pull request 563), at most 32,768 tokens a sequence: 35,552 -> 143,327 tokens in the same memory, before rounding to pages
+    assert kv_bytes(charged, 32_768) / kv_bytes(gemma, 32_768, in_flight=4096) == pytest.approx(143_327 / 35_552, rel=0.07)
+
+
+def test_a_decode_rate_above_the_bandwidth_recipe_registry_17():
+    """gpt-oss-120b, experts in MXFP4, the rest BF16, at 273 GB/s: at most 54.6 tokens/s, and 59.5 were measured; 99.4 if all were MXFP4."""
+    gpt, width = model("gpt-oss-120b"), BYTES["mxfp4"]
+    weights = {part: active_weights(gpt, part) for part in ("attention", "router", "experts", "head")}
+    assert weights == {"attention": 955_514_880, "router": 13_271_040, "experts": 3_583_180_800, "head": 579_133_440}
+    published = weights["experts"] * width + 2 * (weights["attention"] + weights["router"] + weights["head"])
+    assert 273e9 / published == pytest.approx(54.6, rel=0.002)
+    read = weights_read_per_step(gpt, Formats(weights={"experts": "mxfp4", "other": "bf16"}).weight_bytes)
+    assert read == pytest.approx(published, rel=0.02)  # and norms, and biases of all experts
+    narrow = (sum(weights.values()) - weights["router"]) * width + 2 * weights["router"]
+    assert 273e9 / narrow == pytest.approx(99.4, abs=0.1)
+
+
+def test_an_indexer_costs_more_than_it_saves_maxtext_2979():
+    """DeepSeek-V3.2, 4 sequences of 4,096: 4162.71 TFLOP a step, 4103.371 with dense attention. The thread takes half of the square."""
+    dense, sparse = (training(model(name), 4096, 4).total for name in ("DeepSeek-V3", "DeepSeek-V3.2"))
+    pair, index_pair = 3 * 2 * 61 * 128 * (192 + 128), 3 * 2 * 61 * 64 * 129
+    assert (dense - 4 * pair * 4096 / 2) / 1e12 == pytest.approx(4103.370952409088, abs=1e-9)
+    assert (sparse - 4 * (pair * 2048 / 2 + index_pair * 4096 / 2)) / 1e12 == pytest.approx(4162.71, abs=0.005)
+
+
+def test_four_bits_are_of_the_layers_alone_trl_1111():
+    """A model of 3 billion parameters in NF4: about 2.5 GB reported, 1.5 expected. Embedding, head and norms are not quantised."""
+    llama = Model("OpenLLaMA-3B", 3200, 32_000, layers=26, heads=32, kv_heads=32, head_dim=100, ffn=8640)
+    count = parameters(llama)
+    assert (count.linear, count.total - count.linear) == (3_221_504_000, 204_969_600)
+    width = {"embedding": 4, "head": 4, "norms": 4, "other": 0.5 + 0.127 / 8}
+    assert weight_bytes(llama, width) / 1e9 == pytest.approx(2.5, rel=0.05)
+    assert weight_bytes(llama, width | dict.fromkeys(("embedding", "head", "norms"), 2)) / 1e9 == pytest.approx(2.07, abs=0.005)
