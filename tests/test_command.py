@@ -60,10 +60,19 @@ def test_text_has_a_line_for_each_number_in_units_that_people_read(capsys):
 
 
 WINDOWED = {  # two layers with a window of 16 positions, two that see all
-    "model_type": "gemma2", "vocab_size": 1000, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24, "sliding_window": 16, "rms_norm_eps": 1e-6,
-    "torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
-}  # fmt: skip
+    "model_type": "gemma2",
+    "vocab_size": 1000,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 24,
+    "sliding_window": 16,
+    "rms_norm_eps": 1e-6,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
 
 
 def test_a_configuration_is_counted_as_it_is_stored(capsys, tmp_path):

@@ -124,22 +124,25 @@ def test_a_family_that_is_not_known_is_refused_by_name(family):
         from_config({**TINY, "model_type": family})
 
 
-@pytest.mark.parametrize(("name", "match", "keys"), [
-    ("llama, heads of hidden / heads", "^attention_bias must be False", {"attention_bias": True}),
-    ("llama, heads of hidden / heads", "hidden_size / num_attention_heads must be whole, got 64 / 5", {"num_attention_heads": 5}),
-    ("qwen2, biases and windows switched off", "must agree, got 'sliding_attention' and 'full_attention' for layer 0", SLIDING),
-    ("qwen3_5_moe_text, kinds listed", "must agree", {"full_attention_interval": 4}),
-    ("qwen3_5_moe_text, kinds listed", "^mamba_ssm_dtype must be float32", {"mamba_ssm_dtype": "bfloat16"}),
-    ("qwen3_5_moe_text, kinds listed", "^length of layer_types must be", {"num_hidden_layers": 5}),
-    ("qwen3_5_moe_text, kinds listed", "^kind of a layer's mixers must be one of .* got 'strange'", {"layer_types": ["strange"] * 6}),
-    ("deepseek_v3, first layer dense", "^n_routed_experts and num_experts must say the same", {"num_experts": 9}),
-    ("deepseek_v3, first layer dense", "^moe_layer_freq must be 1", {"moe_layer_freq": 2}),
-    ("deepseek_v3, first layer dense", "must agree", {"mlp_layer_types": ["sparse"] * 6}),
-    ("gemma4_text, dense", "^hidden_size_per_layer_input must be 0", {"hidden_size_per_layer_input": 8}),
-    ("gemma4_text, dense", "^kind of the last layer must be", {"layer_types": ["full_attention"] + ["sliding_attention"] * 5}),
-    ("nemotron_h, letters", "^kind of a layer's mixers must be one of .* got 'X'", {"hybrid_override_pattern": "MEM*-X"}),
-    ("mixtral, experts as wide as intermediate_size", "^active_experts must be at most experts", {"num_experts_per_tok": 5}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "match", "keys"),
+    [
+        ("llama, heads of hidden / heads", "^attention_bias must be False", {"attention_bias": True}),
+        ("llama, heads of hidden / heads", "hidden_size / num_attention_heads must be whole, got 64 / 5", {"num_attention_heads": 5}),
+        ("qwen2, biases and windows switched off", "must agree, got 'sliding_attention' and 'full_attention' for layer 0", SLIDING),
+        ("qwen3_5_moe_text, kinds listed", "must agree", {"full_attention_interval": 4}),
+        ("qwen3_5_moe_text, kinds listed", "^mamba_ssm_dtype must be float32", {"mamba_ssm_dtype": "bfloat16"}),
+        ("qwen3_5_moe_text, kinds listed", "^length of layer_types must be", {"num_hidden_layers": 5}),
+        ("qwen3_5_moe_text, kinds listed", "^kind of a layer's mixers must be one of .* got 'strange'", {"layer_types": ["strange"] * 6}),
+        ("deepseek_v3, first layer dense", "^n_routed_experts and num_experts must say the same", {"num_experts": 9}),
+        ("deepseek_v3, first layer dense", "^moe_layer_freq must be 1", {"moe_layer_freq": 2}),
+        ("deepseek_v3, first layer dense", "must agree", {"mlp_layer_types": ["sparse"] * 6}),
+        ("gemma4_text, dense", "^hidden_size_per_layer_input must be 0", {"hidden_size_per_layer_input": 8}),
+        ("gemma4_text, dense", "^kind of the last layer must be", {"layer_types": ["full_attention"] + ["sliding_attention"] * 5}),
+        ("nemotron_h, letters", "^kind of a layer's mixers must be one of .* got 'X'", {"hybrid_override_pattern": "MEM*-X"}),
+        ("mixtral, experts as wide as intermediate_size", "^active_experts must be at most experts", {"num_experts_per_tok": 5}),
+    ],
+)
 def test_keys_that_contradict_each_other_or_say_what_is_not_known_are_refused(name, match, keys):
     refused(name, match, **keys)
 
@@ -290,14 +293,17 @@ def test_other_ways_of_quantising():
     assert weights(BLOCKS, v4, expert_dtype="fp4")["experts"] == "mxfp4" and weights(BLOCKS, v4)["experts"] == "fp8-block"
 
 
-@pytest.mark.parametrize(("quantised", "match"), [
-    ({"quant_method": "bitsandbytes"}, "^quant_method must be one of"),
-    ({**BLOCKS, "weight_block_size": [64, 64]}, "^weight_block_size must be"),
-    ({**BLOCKS, "novel": 1}, "^novel must be a key known in quantization_config"),
-    ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "^format of weights must be one of .* got 'int3-g128'"),
-    ({"quant_method": "modelopt", "quant_algo": "NEW"}, "^quant_algo must be one of"),
-    ({**NVFP4, "kv_cache_scheme": {"num_bits": 4, "type": "float"}}, "^kv_cache_scheme must be of 8-bit floats"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("quantised", "match"),
+    [
+        ({"quant_method": "bitsandbytes"}, "^quant_method must be one of"),
+        ({**BLOCKS, "weight_block_size": [64, 64]}, "^weight_block_size must be"),
+        ({**BLOCKS, "novel": 1}, "^novel must be a key known in quantization_config"),
+        ({"quant_method": "gptq", "bits": 3, "group_size": 128}, "^format of weights must be one of .* got 'int3-g128'"),
+        ({"quant_method": "modelopt", "quant_algo": "NEW"}, "^quant_algo must be one of"),
+        ({**NVFP4, "kv_cache_scheme": {"num_bits": 4, "type": "float"}}, "^kv_cache_scheme must be of 8-bit floats"),
+    ],
+)
 def test_a_way_of_quantising_that_is_not_known_is_refused_by_name(quantised, match):
     with pytest.raises(ValueError, match=match):
         weights(quantised)
@@ -307,15 +313,18 @@ def test_the_cache_is_as_the_file_says():
     assert from_config({**SPARSE, "quantization_config": NVFP4}).formats.cache == "fp8" and from_config(SPARSE).formats.cache == "bf16"
 
 
-@pytest.mark.parametrize(("name", "parts"), [
-    ("zai-org--GLM-5.2-FP8", {**dict.fromkeys(("attention", "ffn", "experts", "shared_experts"), "fp8-block"), "other": "bf16"}),
-    ("nvidia--GLM-5.2-NVFP4", {"experts": "nvfp4", "other": "bf16"}),
-    ("nvidia--Kimi-K2.5-NVFP4", {"ffn": "nvfp4", "experts": "nvfp4", "shared_experts": "nvfp4", "other": "bf16"}),
-    ("nvidia--DeepSeek-V4-Flash-NVFP4", {"attention": "fp8-block", "experts": "nvfp4", "shared_experts": "fp8-block", "other": "bf16"}),
-    ("nvidia--Qwen3.6-27B-NVFP4", {"head": "nvfp4", "attention": "fp8", "ffn": "nvfp4", "other": "bf16"}),
-    ("nvidia--Gemma-4-26B-A4B-NVFP4", {"experts": "nvfp4", "other": "bf16"}),
-    ("openai--gpt-oss-120b", {"experts": "mxfp4", "other": "bf16"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("zai-org--GLM-5.2-FP8", {**dict.fromkeys(("attention", "ffn", "experts", "shared_experts"), "fp8-block"), "other": "bf16"}),
+        ("nvidia--GLM-5.2-NVFP4", {"experts": "nvfp4", "other": "bf16"}),
+        ("nvidia--Kimi-K2.5-NVFP4", {"ffn": "nvfp4", "experts": "nvfp4", "shared_experts": "nvfp4", "other": "bf16"}),
+        ("nvidia--DeepSeek-V4-Flash-NVFP4", {"attention": "fp8-block", "experts": "nvfp4", "shared_experts": "fp8-block", "other": "bf16"}),
+        ("nvidia--Qwen3.6-27B-NVFP4", {"head": "nvfp4", "attention": "fp8", "ffn": "nvfp4", "other": "bf16"}),
+        ("nvidia--Gemma-4-26B-A4B-NVFP4", {"experts": "nvfp4", "other": "bf16"}),
+        ("openai--gpt-oss-120b", {"experts": "mxfp4", "other": "bf16"}),
+    ],
+)
 def test_published_files_are_stored_as_they_say(name, parts):
     assert dict(from_config(published(name)).formats.weights) == parts
 

@@ -142,13 +142,15 @@ def _parts(keys, family, which, layers):
             at = next(i for i in range(layers) if names[i] != chosen[i])
             raise ValueError(f"keys that name the {which} must agree, got {chosen[at]!r} and {names[at]!r} for layer {at} by {rule!r}")
         chosen = names
+    if chosen is None:
+        raise ValueError(f"keys that name the {which} must be in a configuration of family {keys.family!r}, got none")
     if which == "mixers" and "last" in family:
         one_of(chosen[-1], "kind of the last layer", (family["last"],))
     made = {}
-    for name, says in zip(chosen or (), sized):
+    for name, says in zip(chosen, sized):
         if (name, id(says)) not in made:
             made[name, id(says)] = _part(family[which], name, which, says)
-    return [made[name, id(says)] for name, says in zip(chosen or (), sized)]
+    return [made[name, id(says)] for name, says in zip(chosen, sized)]
 
 
 def _part(tables, name, which, keys):
@@ -268,7 +270,7 @@ def _modules(family, stack):
 def from_config(source: str | Path | Mapping[str, Any], name: str | None = None) -> Configuration:
     """A published configuration as a model; a key that is not known is refused, what was ignored is listed.
 
-    Widths are those of its quantization_config; where it has none, of its dtype (BF16 if it says nothing). A publisher may
+    Widths are those of its quantization_config; where it has none, of `torch_dtype` (BF16 if it says nothing). A publisher may
     keep them in another file, which is not read.
 
     Args:
