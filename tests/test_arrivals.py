@@ -12,7 +12,9 @@ from scipy.special import gammainc
 from workloads.counts import request_tokens
 from workloads.counts.request_tokens import Request
 from workloads.serving import arrivals
-from workloads.serving.arrivals import Client, Window
+from workloads.serving.arrivals import Window
+from workloads_book.studies import arrival_patterns
+from workloads_book.studies.arrival_patterns import Client
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
 UNIFORM = Window(120, 4, ((LONG_INPUT, 1), (LONG_OUTPUT, 1)))
@@ -71,11 +73,11 @@ def test_interleaving_gives_the_order_of_the_recorded_replay():
 
 
 def test_uniform_gaps_are_equal_and_poisson_gaps_vary_as_their_mean():
-    assert arrivals.gap_cv(arrivals.uniform_times(4, 100)) == 0
+    assert arrival_patterns.gap_cv(arrivals.uniform_times(4, 100)) == 0
     times = arrivals.random_times(4, 20_000, seed=2)
     gaps = sorted(b - a for a, b in pairwise(times))
     assert len(times) / 20_000 == pytest.approx(4, rel=0.02)
-    assert arrivals.gap_cv(times) == pytest.approx(1, rel=0.02)
+    assert arrival_patterns.gap_cv(times) == pytest.approx(1, rel=0.02)
     for share in (0.25, 0.5, 0.9):  # quantiles of the exponential distribution
         assert gaps[int(share * len(gaps))] == pytest.approx(-math.log(1 - share) / 4, rel=0.03)
 
@@ -91,7 +93,7 @@ def test_poisson_counts_have_their_mean_as_variance():
 def test_gamma_gaps_keep_the_rate_and_show_the_burstiness_asked_for(cv):
     times = arrivals.random_times(4, 20_000, seed=9, cv=cv)
     assert len(times) / 20_000 == pytest.approx(4, rel=0.05)
-    assert arrivals.gap_cv(times) == pytest.approx(cv, rel=0.05)
+    assert arrival_patterns.gap_cv(times) == pytest.approx(cv, rel=0.05)
 
 
 # one process through all windows, in equilibrium: the theory of renewal processes with Gamma gaps of mean 1, computed apart ----------
@@ -198,8 +200,8 @@ def test_counts_agree_with_a_source_that_began_long_ago():
 
 def test_slow_bursty_clients_send_what_their_windows_say():
     clients = [Client(f"c{i}", ((LONG_INPUT, 1),), rates=(0.05,) * 60, cv=4) for i in range(20)]
-    stated = sum(w.rate * w.seconds for w in arrivals.windows_of(clients, 60))
-    sent = [len(arrivals.client_arrivals(clients, 60, seed)) for seed in range(8)]
+    stated = sum(w.rate * w.seconds for w in arrival_patterns.windows_of(clients, 60))
+    sent = [len(arrival_patterns.client_arrivals(clients, 60, seed)) for seed in range(8)]
     assert stated == pytest.approx(3600)
     assert sum(sent) / 8 == pytest.approx(3600, abs=4 * (20 * count_variance(0.05 * 3600, 4) / 8) ** 0.5)
 
@@ -227,8 +229,8 @@ def test_burstiness_that_cannot_be_drawn_is_refused_and_its_edges_are_not():
     [
         lambda rate, t: arrivals.random_times(rate, t, 1, cv=2),
         lambda rate, t: arrivals.uniform_times(rate, t),
-        lambda rate, t: arrivals.on_off_times(rate, 1, 0, t),
-        lambda rate, t: arrivals.on_off_times(rate, 1, 0, t, 1),
+        lambda rate, t: arrival_patterns.on_off_times(rate, 1, 0, t),
+        lambda rate, t: arrival_patterns.on_off_times(rate, 1, 0, t, 1),
     ],
 )
 @pytest.mark.parametrize("rate, seconds", [(1e300, 1), (1e300, 1e300), (1.01, 1e8)])
@@ -243,28 +245,28 @@ def test_random_loads_take_each_request_from_the_mix_of_its_window():
     assert load and all(a.request == (LONG_INPUT if a.time < 60 else LONG_OUTPUT) and a.client == "a" for a in load)
     assert not any(60 <= a.time < 120 for a in load) and any(a.time >= 120 for a in load)
     assert [a.time for a in load] == [t for times in arrivals.renewal_times([(60, 4), (60, 0), (30, 2)], 2, seed=5) for t in times]
-    again = arrivals.client_arrivals([Client("a", ((LONG_INPUT, 1),), (4, 0, 2), 2)], 60, seed=5)
+    again = arrival_patterns.client_arrivals([Client("a", ((LONG_INPUT, 1),), (4, 0, 2), 2)], 60, seed=5)
     assert again == arrivals.random_arrivals([Window(60, r, ((LONG_INPUT, 1),)) for r in (4, 0, 2)], 2, "5/a", "a")
 
 
 def test_spells_shorter_than_a_gap_keep_the_rate():
     """At 2 requests/s and spells of 0.3 s every spell alone would round to one request, and of 0.2 s to none."""
     for on, off in ((0.3, 0.2), (0.2, 0.3), (0.75, 1.25), (1e-9, 3e-9)):
-        times = arrivals.on_off_times(2, on, off, 500)
+        times = arrival_patterns.on_off_times(2, on, off, 500)
         assert len(times) == round(2 * 500 * on / (on + off)) and times == sorted(times)
         assert all((t + 1e-7 * on) % (on + off) < on + 2e-7 * on for t in times if on > 0.1)
-    assert arrivals.on_off_times(2, 0.75, 1.25, 8) == pytest.approx([0, 0.5, 2.25, 4, 4.5, 6.25])  # 1.5 requests a spell
-    assert arrivals.on_off_times(10, 0.1, 0.9, 4) == pytest.approx([0, 1, 2, 3])
-    assert arrivals.on_off_times(1, 1e-17, 0, 10) == pytest.approx(range(10))
-    poisson = [len(arrivals.on_off_times(8, 0.1, 0.3, 100, seed)) for seed in range(50)]
+    assert arrival_patterns.on_off_times(2, 0.75, 1.25, 8) == pytest.approx([0, 0.5, 2.25, 4, 4.5, 6.25])  # 1.5 requests a spell
+    assert arrival_patterns.on_off_times(10, 0.1, 0.9, 4) == pytest.approx([0, 1, 2, 3])
+    assert arrival_patterns.on_off_times(1, 1e-17, 0, 10) == pytest.approx(range(10))
+    poisson = [len(arrival_patterns.on_off_times(8, 0.1, 0.3, 100, seed)) for seed in range(50)]
     assert sum(poisson) == pytest.approx(50 * 200, abs=4 * (50 * 200) ** 0.5)
 
 
 def test_on_off_source_is_silent_while_off_and_keeps_its_mean_rate():
-    times = arrivals.on_off_times(8, on=30, off=10, seconds=400, seed=1)
+    times = arrival_patterns.on_off_times(8, on=30, off=10, seconds=400, seed=1)
     assert all(t % 40 < 30 for t in times)
     assert len(times) / 400 == pytest.approx(8 * 30 / 40, rel=0.1)
-    assert arrivals.on_off_times(2, on=1, off=0, seconds=3) == arrivals.uniform_times(2, 3)
+    assert arrival_patterns.on_off_times(2, on=1, off=0, seconds=3) == arrivals.uniform_times(2, 3)
     spells = [tuple(round(t - 40 * n, 6) for t in times if 40 * n <= t < 40 * (n + 1)) for n in range(10)]
     assert len(set(spells)) == 10  # each spell drawn anew
 
@@ -272,7 +274,7 @@ def test_on_off_source_is_silent_while_off_and_keeps_its_mean_rate():
 def test_seeds_repeat_and_differ():
     for draw in (
         lambda s: arrivals.random_times(4, 50, s, cv=2),
-        lambda s: arrivals.on_off_times(4, 5, 5, 50, s),
+        lambda s: arrival_patterns.on_off_times(4, 5, 5, 50, s),
         lambda s: arrivals.sampled(UNIFORM, range(50), s),
     ):
         assert draw(1) == draw(1) != draw(2)
@@ -299,27 +301,27 @@ DOCS, ESSAYS = Client("docs", ((LONG_INPUT, 1),), (3.6, 0.4)), Client("essays", 
 
 
 def test_stable_clients_of_moving_rates_make_the_chapters_windows():
-    for made, stated in zip(arrivals.windows_of([DOCS, ESSAYS], 60), (FIRST, SECOND)):
+    for made, stated in zip(arrival_patterns.windows_of([DOCS, ESSAYS], 60), (FIRST, SECOND)):
         assert (made.rate, made.mix) == (stated.rate, stated.mix)
         assert made.step_rate == stated.step_rate
 
 
 def test_windows_of_clients_weigh_each_clients_own_mix():
     both = Client("both", ((LONG_INPUT, 1), (LONG_OUTPUT, 2)), (3,))
-    (made,) = arrivals.windows_of([both, Client("docs", ((LONG_INPUT, 1),), (1,))], 10)
+    (made,) = arrival_patterns.windows_of([both, Client("docs", ((LONG_INPUT, 1),), (1,))], 10)
     assert made.mean(lambda r: r == LONG_INPUT) == Fraction(1, 2)
     with pytest.raises(ValueError):
-        arrivals.windows_of([both, DOCS], 10)  # one window against two
+        arrival_patterns.windows_of([both, DOCS], 10)  # one window against two
 
 
 def test_client_streams_are_independent_and_superpose():
-    together = arrivals.client_arrivals([DOCS, ESSAYS], 2000, seed=3)
-    alone = arrivals.client_arrivals([DOCS], 2000, seed=3)
+    together = arrival_patterns.client_arrivals([DOCS, ESSAYS], 2000, seed=3)
+    alone = arrival_patterns.client_arrivals([DOCS], 2000, seed=3)
     assert [a for a in together if a.client == "docs"] == alone
     assert [a.time for a in together] == sorted(a.time for a in together)
     assert sum(a.time < 2000 and a.client == "docs" for a in together) / 2000 == pytest.approx(3.6, rel=0.05)
     assert sum(a.time >= 2000 and a.client == "docs" for a in together) / 2000 == pytest.approx(0.4, rel=0.15)
-    assert arrivals.client_arrivals([Client("gone", ((LONG_INPUT, 1),), (0,))], 60, seed=1) == []
+    assert arrival_patterns.client_arrivals([Client("gone", ((LONG_INPUT, 1),), (0,))], 60, seed=1) == []
 
 
 def test_counts_lose_nothing():
@@ -336,19 +338,19 @@ def test_counts_lose_nothing():
         lambda: Window(60, 4, ((LONG_INPUT, 0.5),)),
         lambda: arrivals.random_times(0, 10, 1),
         lambda: arrivals.random_times(4, 10, 1, cv=0),
-        lambda: arrivals.on_off_times(4, 0, 1, 10),
-        lambda: arrivals.gap_cv([1, 2]),
+        lambda: arrival_patterns.on_off_times(4, 0, 1, 10),
+        lambda: arrival_patterns.gap_cv([1, 2]),
         lambda: Client("silent", ((LONG_INPUT, 0),), (1,)),
         lambda: Client("back", ((LONG_INPUT, 1),), (-1,)),
         lambda: Client("smooth", ((LONG_INPUT, 1),), (1,), cv=0),
-        lambda: arrivals.gap_cv([1, 1, 1, 1]),
+        lambda: arrival_patterns.gap_cv([1, 1, 1, 1]),
         lambda: arrivals.counts([1], 0, 4),
         lambda: arrivals.overall_mean([], lambda r: r.new),
         lambda: arrivals.renewal_times([(1, -1)], 1, 1),
         lambda: arrivals.renewal_times([(-1, 1)], 1, 1),
         lambda: arrivals.renewal_times([(1, 1)], 1, 1, float("inf")),
-        lambda: arrivals.on_off_times(1e-200, 1e-200, 0, 1),
-        lambda: arrivals.on_off_times(1, 1e308, 1e308, 1),
+        lambda: arrival_patterns.on_off_times(1e-200, 1e-200, 0, 1),
+        lambda: arrival_patterns.on_off_times(1, 1e308, 1e308, 1),
     ],
 )
 def test_impossible_loads_are_refused(call):
@@ -361,18 +363,18 @@ def test_processes_begin_at_zero_unless_told_otherwise_and_shift_whole():
         lambda **at: arrivals.uniform_times(4, 8, **at),
         lambda **at: arrivals.random_times(4, 8, seed=3, **at),
         lambda **at: arrivals.random_times(4, 8, 3, cv=2, **at),
-        lambda **at: arrivals.on_off_times(4, 2, 1, 8, **at),
-        lambda **at: arrivals.on_off_times(4, 2, 1, 8, seed=3, **at),
+        lambda **at: arrival_patterns.on_off_times(4, 2, 1, 8, **at),
+        lambda **at: arrival_patterns.on_off_times(4, 2, 1, 8, seed=3, **at),
     ):
         assert process() == process(start=0) and all(0 <= t < 8 for t in process())
         assert process(start=100) == pytest.approx([t + 100 for t in process()], rel=1e-12)
 
 
 def test_gaps_want_three_arrivals_and_one_gap_that_is_not_zero():
-    assert arrivals.gap_cv([5, 5, 7]) == 1 and arrivals.gap_cv([0, 0.25, 0.5]) == 0
+    assert arrival_patterns.gap_cv([5, 5, 7]) == 1 and arrival_patterns.gap_cv([0, 0.25, 0.5]) == 0
     for times in ([1, 2], [2, 2, 2], []):
         with pytest.raises(ValueError, match="at least 3 arrivals"):
-            arrivals.gap_cv(times)
+            arrival_patterns.gap_cv(times)
 
 
 def test_an_arrival_at_a_boundary_belongs_to_what_begins_there():

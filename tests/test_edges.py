@@ -18,9 +18,10 @@ from workloads.counts import collectives, layout, parameter_counts, passes, requ
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import parts, price
-from workloads.serving import arrivals, engine, latency_metrics, step_seconds
+from workloads.serving import arrivals, engine, step_seconds
 from workloads.times import machine, taskgraph
 from workloads_book.studies import (
+    arrival_patterns,
     backlog_paths,
     backpropagation,
     diffusion,
@@ -28,6 +29,7 @@ from workloads_book.studies import (
     lifetime,
     mixture_of_experts,
     round_schedule,
+    service_levels,
     speech,
 )
 
@@ -265,8 +267,8 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
         dict.fromkeys([f.name for f in dataclasses.fields(vision.VisionEncoder)][1:-2], 1) | {"window": 0, "full_layers": 0},
         {"name": "made"},
     ),
-    latency_metrics.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
-    latency_metrics.Chunk: ({"tokens": 1}, {"time": 0}),
+    service_levels.Events: ({"output": 1}, dict.fromkeys(("arrival", "scheduled", "prepared", "computed", "first", "last"), 0)),
+    service_levels.Chunk: ({"tokens": 1}, {"time": 0}),
     models.Model: ({"hidden": 1, "vocab": 1}, {"name": "made", "stack": models.model("Qwen3-8B").stack}),
     layers.Attention: ({"heads": 1, "kv_heads": 1, "head_dim": 1, "value_dim": 1, "window": 0, "chunk": 0}, {}),
     layers.LatentAttention: ({"heads": 1, "head_dim": 1, "latent": 1, "value_dim": 1, "rope_dim": 0, "query_rank": 0, "top_k": 0}, {}),
@@ -300,7 +302,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     backlog_paths.Piece: (["seconds", "arrival_rate", "service_rate"], [], [], {}),
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
-    latency_metrics.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
+    service_levels.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
     parts.Rollout: (["prompt_tokens"], ["completion", "prompts", "group"], [], {}),
     parts.Policy: (
         ["head_parameters", "embedding_bytes", "expert_bytes", "kv_bytes", "state_bytes", "pair_flops", "decode_pair_flops"],
@@ -364,7 +366,7 @@ def test_no_shape_with_numbers_is_left_out():
         for o in vars(importlib.import_module(rooms.NAMES[m])).values()
         if isinstance(o, type) and o.__module__ == rooms.NAMES[m] and hasattr(o, "__post_init__") and not o.__name__.startswith("_")
     }
-    assert found - set(WHOLE) - set(REAL) == {arrivals.Client}  # in its own tests
+    assert found - set(WHOLE) - set(REAL) == {arrival_patterns.Client}  # in its own tests
 
 
 def test_the_smallest_models_with_experts_and_with_a_latent():

@@ -14,6 +14,7 @@ from workloads.serving import arrivals
 from workloads_book import calculators, ledger, measured_runs
 from workloads_book.calculators import load, training
 from workloads_book.page import in_unit
+from workloads_book.studies import arrival_patterns
 
 ROOT = Path(__file__).parents[1]
 
@@ -188,9 +189,9 @@ def test_erratum_sums_of_the_three_products():
 def test_erratum_windows_that_began_anew():
     """Bounds of four standard errors; a count of n requests in a long stretch scatters by cv times the root of n."""
     mix = ((Request(500, 300), 1),)
-    slow = [arrivals.Client(f"c{i}", mix, rates=(0.05,) * 60, cv=4) for i in range(20)]
-    assert sum(w.rate * w.seconds for w in arrivals.windows_of(slow, 60)) == pytest.approx(3600)
-    assert len(arrivals.client_arrivals(slow, 60, seed=1)) == pytest.approx(3600, abs=4 * 4 * 3600**0.5)
+    slow = [arrival_patterns.Client(f"c{i}", mix, rates=(0.05,) * 60, cv=4) for i in range(20)]
+    assert sum(w.rate * w.seconds for w in arrival_patterns.windows_of(slow, 60)) == pytest.approx(3600)
+    assert len(arrival_patterns.client_arrivals(slow, 60, seed=1)) == pytest.approx(3600, abs=4 * 4 * 3600**0.5)
     minutes, draws = [arrivals.Window(60, 4, mix)] * 2, 200
     sent = sum(len(arrivals.random_arrivals(minutes, 10, seed)) for seed in range(draws)) / draws
     assert sent == pytest.approx(480, abs=4 * 10 * (480 / draws) ** 0.5)  # 99 more where each minute begins anew

@@ -254,7 +254,7 @@ ONE_LINE = {  # functions whose last number is one of those given, or comes from
     "arrivals.random_arrivals": "drawn",
     "latency_metrics.nearest_rank": "one of the values given",
     "layout_memory.must_fit": "what is to be held, as given",
-    "latency_metrics.time_of_token": "one of the times given",
+    "service_levels.time_of_token": "one of the times given",
     "backlog_paths.largest": "one of the points given",
     "backlog_paths.decode_pieces": "the rate given",
     "generation.decode": "a run, token by token",

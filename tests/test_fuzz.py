@@ -31,10 +31,11 @@ from workloads.counts import collectives, layout, layout_memory, parameter_count
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import configuration, parts, phases, price
-from workloads.serving import arrivals, latency_metrics, simulation, step_seconds
+from workloads.serving import arrivals, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
 from workloads_book.studies import (
+    arrival_patterns,
     backlog_paths,
     backpropagation,
     diffusion,
@@ -44,6 +45,7 @@ from workloads_book.studies import (
     mixture_of_experts,
     playback,
     round_schedule,
+    service_levels,
     speech,
     transformer_graph,
 )
@@ -134,11 +136,11 @@ card = st.builds(
 linked = card.map(lambda c: dataclasses.replace(c, links=dict(fast=4e11, network=5e10), domain=8))
 GIGAHERTZ = accelerators.Accelerator("made", 1e9, 1e9, {"bf16": 1e9})
 machine_of = lambda card, count: st.builds(machine.Machine, card, count, mfu=share, mbu=share)
-events = st.builds(lambda t, n: latency_metrics.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
+events = st.builds(lambda t, n: service_levels.Events(*sorted(t), n), lists(st.floats(0, 1e6), 6, 6), st.integers(1, 10**4))
 piece = st.builds(backlog_paths.Piece, *[st.floats(0, 1e4, allow_subnormal=False)] * 3)
 law = st.builds(scaling.ScalingLaw, unit, st.floats(10, 1e4), st.floats(0.1, 0.9), st.floats(10, 1e4), st.floats(0.1, 0.9))
 window = st.builds(arrivals.Window, st.floats(0, 1e4), st.floats(0, 1e3), mix)
-client = st.builds(arrivals.Client, st.sampled_from("abc"), mix, st.tuples(st.integers(0, 3), st.integers(0, 3)), st.floats(0.5, 3))
+client = st.builds(arrival_patterns.Client, st.sampled_from("abc"), mix, st.tuples(st.integers(0, 3), st.integers(0, 3)), st.floats(0.5, 3))
 stages = lists(st.floats(0, 1e6, allow_subnormal=False)).flatmap(
     lambda seconds: st.tuples(
         *(
@@ -272,8 +274,8 @@ KINDS = {  # kind: (valid values, invalid values)
     "of": (st.just(lambda r: r.new), []),
     "times": (times, [[-1, NAN]]),
     "events": (events, []),
-    "objectives": (st.builds(latency_metrics.Objectives, unit, unit, unit), []),
-    "chunk": (st.builds(latency_metrics.Chunk, st.floats(0, 1e6), st.integers(1, 9)), []),
+    "objectives": (st.builds(service_levels.Objectives, unit, unit, unit), []),
+    "chunk": (st.builds(service_levels.Chunk, st.floats(0, 1e6), st.integers(1, 9)), []),
     "segment": (st.tuples(big, big), []),
     "piece": (piece, []),
     "path": (lists(piece).map(backlog_paths.backlog_path), []),
@@ -500,9 +502,9 @@ def scaled(value, factor):
         return dataclasses.replace(value, accelerator=scaled(value.accelerator, factor))
     if isinstance(value, arrivals.Window):
         return dataclasses.replace(value, seconds=value.seconds * factor, rate=value.rate / factor)
-    if isinstance(value, latency_metrics.Events):
-        return latency_metrics.Events(*(t * factor for t in dataclasses.astuple(value)[:-1]), value.output)
-    if isinstance(value, latency_metrics.Chunk):
+    if isinstance(value, service_levels.Events):
+        return service_levels.Events(*(t * factor for t in dataclasses.astuple(value)[:-1]), value.output)
+    if isinstance(value, service_levels.Chunk):
         return dataclasses.replace(value, time=value.time * factor)
     if isinstance(value, configuration.RLStep):
         units = {f.name: f.metadata["limit"] for part in vars(value).values() for f in dataclasses.fields(part)}
@@ -575,10 +577,10 @@ EXAMPLES = [
     accelerators.accelerator("H100 SXM"),
     request_tokens.Request(8, 4, 2),
     arrivals.Window(60, 4, ((request_tokens.Request(8, 4), 1),)),
-    arrivals.Client("a", ((request_tokens.Request(8, 4), 1),), (1.0,), 2.0),
-    latency_metrics.Events(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9),
-    latency_metrics.Chunk(1.0, 8),
-    latency_metrics.Objectives(1.0, 0.1, 9.0),
+    arrival_patterns.Client("a", ((request_tokens.Request(8, 4), 1),), (1.0,), 2.0),
+    service_levels.Events(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9),
+    service_levels.Chunk(1.0, 8),
+    service_levels.Objectives(1.0, 0.1, 9.0),
     backlog_paths.Piece(60, 1, 3),
     attempts.Attempts(16, 12, 100),
     taskgraph.Stage("a", 6),
@@ -637,7 +639,7 @@ def test_every_checked_shape_has_an_example():
 )
 @pytest.mark.parametrize("bad", [NAN, INF, "1", -1e-3], ids=repr)
 def test_shapes_hold_no_impossible_number(example, field, bad):
-    free = {(scaling.ScalingLaw, "E"), (latency_metrics.Events, "arrival"), (latency_metrics.Chunk, "time")}
+    free = {(scaling.ScalingLaw, "E"), (service_levels.Events, "arrival"), (service_levels.Chunk, "time")}
     if bad == -1e-3 and (type(example), field) in free:
         pytest.skip("a fit may leave E below 0; a clock may start anywhere")
     with pytest.raises(ValueError, match=" must .*got "):
@@ -688,8 +690,8 @@ def test_the_smallest_shapes_are_shapes():
         "m", 1, 1, layers=1, heads=2, kv_heads=2, head_dim=1, ffn=0, latent=1, experts=1, active_experts=1, expert_ffn=1, dense_layers=0
     )
     models.Model("m", 1, 1, [(1, layers.Layer(layers.StateSpace(1, 1, 1), None))])
-    arrivals.Window(0, 0, ((one, 1),)), arrivals.Client("a", ((one, 1),), (0,), 0.01)
-    latency_metrics.Events(*[0] * 6, 1), latency_metrics.Chunk(0, 1), latency_metrics.Objectives(0, 0, 0), backlog_paths.Piece(0, 0, 0)
+    arrivals.Window(0, 0, ((one, 1),)), arrival_patterns.Client("a", ((one, 1),), (0,), 0.01)
+    service_levels.Events(*[0] * 6, 1), service_levels.Chunk(0, 1), service_levels.Objectives(0, 0, 0), backlog_paths.Piece(0, 0, 0)
     attempts.Attempts(1, 0, 0), attempts.Attempts(1, 1, 0), taskgraph.Stage("a", 0), round_schedule.Role("a", 0)
     (
         lifetime.TaskType(1, 0, 1),

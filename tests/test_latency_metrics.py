@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.serving import latency_metrics
-from workloads.serving.latency_metrics import Chunk, Events, Objectives
+from workloads_book.studies import service_levels
+from workloads_book.studies.service_levels import Chunk, Events, Objectives
 
 gaps = st.lists(st.fractions(0, 100, max_denominator=64), min_size=6, max_size=6)
 
@@ -61,7 +62,7 @@ def test_events_out_of_order_are_refused():
 
 def test_chunks_hide_the_pace_of_their_tokens():
     stream = [Chunk(1.0, 1), Chunk(3.0, 8), Chunk(4.0, 8)]
-    assert latency_metrics.chunk_intervals(stream) == [2.0, 1.0]
+    assert service_levels.chunk_intervals(stream) == [2.0, 1.0]
     assert latency_metrics.mean_token_interval(1.0, 4.0, 17) == 3 / 16  # one number for two pauses
 
 
@@ -74,16 +75,16 @@ def test_time_of_token_agrees_with_unrolling_the_chunks(parts, data):
         chunks.append(Chunk(now, tokens))
         unrolled += [now] * tokens
     index = data.draw(st.integers(1, len(unrolled)))
-    assert latency_metrics.time_of_token(chunks, index) == unrolled[index - 1]
+    assert service_levels.time_of_token(chunks, index) == unrolled[index - 1]
     with pytest.raises(ValueError, match="at most"):
-        latency_metrics.time_of_token(chunks, len(unrolled) + 1)
+        service_levels.time_of_token(chunks, len(unrolled) + 1)
 
 
 def test_first_visible_token_follows_the_hidden_ones():
     stream = [Chunk(0.5, 4), Chunk(1.0, 4), Chunk(1.5, 4)]
-    assert latency_metrics.time_of_token(stream, 1) == 0.5
-    assert latency_metrics.time_of_token(stream, 6 + 1) == 1.0
-    assert latency_metrics.time_of_token(stream, 8 + 1) == 1.5
+    assert service_levels.time_of_token(stream, 1) == 0.5
+    assert service_levels.time_of_token(stream, 6 + 1) == 1.0
+    assert service_levels.time_of_token(stream, 8 + 1) == 1.5
 
 
 def test_ranks_of_the_chapter():
@@ -137,22 +138,22 @@ def test_empty_and_unreal_samples_are_refused():
     with pytest.raises(ValueError, match="value"):
         latency_metrics.nearest_rank([1.0, float("nan")], 0.5)
     with pytest.raises(ValueError, match="at least one chunk"):
-        latency_metrics.chunk_intervals([])
+        service_levels.chunk_intervals([])
     with pytest.raises(ValueError, match="tokens"):
         Chunk(0.0, 0)
 
 
 def test_goodput_counts_only_what_is_in_time_and_right():
     fast, late = Events(0, 0, 0, 1, 1, 3, 5), Events(0, 4, 4, 5, 5, 7, 5)
-    assert latency_metrics.goodput([fast, late], Objectives(), 10) == 0.2
-    assert latency_metrics.goodput([fast, late], Objectives(ttft=2), 10) == 0.1
-    assert latency_metrics.goodput([fast, late], Objectives(ttft=2), 10, accepted=[False, True]) == 0
-    assert latency_metrics.goodput([fast, late], Objectives(token_interval=0.5), 10) == 0.2
-    assert latency_metrics.goodput([fast, late], Objectives(request=3), 10) == 0.1
+    assert service_levels.goodput([fast, late], Objectives(), 10) == 0.2
+    assert service_levels.goodput([fast, late], Objectives(ttft=2), 10) == 0.1
+    assert service_levels.goodput([fast, late], Objectives(ttft=2), 10, accepted=[False, True]) == 0
+    assert service_levels.goodput([fast, late], Objectives(token_interval=0.5), 10) == 0.2
+    assert service_levels.goodput([fast, late], Objectives(request=3), 10) == 0.1
     with pytest.raises(ValueError, match="verdict"):
-        latency_metrics.goodput([fast, late], Objectives(), 10, accepted=[True])
+        service_levels.goodput([fast, late], Objectives(), 10, accepted=[True])
     with pytest.raises(ValueError, match="seconds"):
-        latency_metrics.goodput([fast], Objectives(), 0)
+        service_levels.goodput([fast], Objectives(), 0)
     with pytest.raises(ValueError, match=r"token_interval \(s/token\)"):
         Objectives(token_interval=-0.1)
 
@@ -167,8 +168,8 @@ def test_goodput_never_rises_with_a_tighter_deadline(runs, loose, less):
     requests = [events(steps) for steps in runs]
     tight = max(0, loose - less)
     assert (
-        latency_metrics.goodput(requests, Objectives(ttft=tight), 1)
-        <= latency_metrics.goodput(requests, Objectives(ttft=loose), 1)
+        service_levels.goodput(requests, Objectives(ttft=tight), 1)
+        <= service_levels.goodput(requests, Objectives(ttft=loose), 1)
         <= len(requests)
     )
 
@@ -212,7 +213,7 @@ def test_formulas_take_symbols():
 @pytest.mark.parametrize("verdicts", [[], [True], [True, True, True]])
 def test_two_requests_want_two_verdicts(verdicts):
     with pytest.raises(ValueError, match=rf"one verdict per request \(2\), got {len(verdicts)}"):
-        latency_metrics.goodput([Events(0, 0, 0, 1, 1, 3, 5)] * 2, Objectives(), 10, accepted=verdicts)
+        service_levels.goodput([Events(0, 0, 0, 1, 1, 3, 5)] * 2, Objectives(), 10, accepted=verdicts)
 
 
 def test_the_second_token_is_the_first_with_an_interval_and_a_deadline_may_be_met_to_the_moment():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.serving import arrivals, queues
+from workloads_book.studies import arrival_patterns
 
 
 def simulated_mean_wait(rate, draw_service, count, seed, servers=1, cv=1.0):
@@ -61,7 +62,7 @@ def test_kingman_knows_the_spread_of_the_gaps_but_not_their_order():
     times, seconds, service = [], 24_000, 0.2
     for k in range(seconds // 60):  # a busy minute at rho 1.16, a quiet one at 0.44: 0.8 on the whole
         times += arrivals.random_times((5.8, 2.2)[k % 2], 60, seed=k, start=60 * k)
-    predicted = queues.gg1_wait(len(times) / seconds, service, arrivals.gap_cv(times) ** 2, 0)
+    predicted = queues.gg1_wait(len(times) / seconds, service, arrival_patterns.gap_cv(times) ** 2, 0)
     waits = queues.fifo_waits(times, [service] * len(times))
     assert sum(waits) / len(waits) > 4 * predicted
 
