@@ -203,7 +203,7 @@ def highest(keeps: Callable[[float], bool], low: float, high: float, steps: int 
         keeps: whether a rate does; the lower, the better.
         low: a rate that does.
         high: a rate that does not.
-        steps: halvings.
+        steps: how often the span is halved.
 
     Example:
         >>> highest(lambda rate: rate <= 3, 1, 9, steps=20)
