@@ -382,7 +382,13 @@ def same_split_pairs(shares=DEFAULTS):
 
 
 def main():
-    """Print all comparisons."""
+    """Print all comparisons, a line each, columns parted by tabs.
+
+    Example:
+        >>> main()  # doctest: +ELLIPSIS, +NORMALIZE_WHITESPACE
+        T1  FSDP 8  82.4  40.8  79.2  0.96
+        ...
+    """
     write = lambda *line: sys.stdout.write("\t".join(map(str, line)) + "\n")
     for row, bound, estimate in memory_rows():
         printed = float(row["memory_gib"])
