@@ -235,8 +235,14 @@ def test_each_solution_would_be_found(exercise):
 def test_figures_and_names_that_many_pages_show_accuse_nobody():
     """Rows of figures are in many tables, and the same model and card stand side by side in code and in prose."""
     assert class_site.words("model('Qwen3-8B') on an RTX PRO 6000 Blackwell Workstation: 18.43, 4,096") == [
-        "model", "qwen3-8b", "on", "an", "rtx-pro-6000-blackwell-workstation", "18.43", "4,096"
-    ]  # fmt: skip
+        "model",
+        "qwen3-8b",
+        "on",
+        "an",
+        "rtx-pro-6000-blackwell-workstation",
+        "18.43",
+        "4,096",
+    ]
     assert class_site.shingles("0 1 2 1 0 1 0 1 2 3") == class_site.shingles("18.43 4,096 2,048 6 1 2 3 4") == set()
     assert len(class_site.shingles("the wait of the last one is as long as ten")) == 4
 

@@ -192,7 +192,7 @@ def test_windows_keep_what_somebody_can_see_vllm_43308():
     assert kept == 25_668_321_280 == pytest.approx(9_797 * 2_621_440, rel=0.002)  # vLLM's grouping rounds up to pages
     assert kv_bytes_per_token(charged) == 901_120 and 50e9 / 901_120 == pytest.approx(55.5e3, rel=0.01)
     assert 50e9 / kept * 262_144 == pytest.approx(525e3, rel=0.03)
-    # its port for Metal (pull request 563), at most 32,768 tokens a sequence: 35,552 -> 143,327 tokens in the same memory, before rounding to pages
+    # its port for Metal (pull request 563), at most 32,768 tokens a sequence: 35,552 -> 143,327 tokens in the same memory, before pages
     assert kv_bytes(charged, 32_768) / kv_bytes(gemma, 32_768, in_flight=4096) == pytest.approx(143_327 / 35_552, rel=0.07)
 
 

@@ -129,7 +129,7 @@ def model(name) -> Model:
     shape = Model(name, int(row["hidden"]), int(row["vocab"]), tied=row["tied"] == "True", **sizes)
     if row["gated"] == "yes":
         return shape
-    plain = tuple((count, Layer(layer.mixer, Plain(layer.ffn.ffn))) for count, layer in shape.stack)
+    plain = tuple((count, Layer(layer.mixer, Plain(shape.ffn))) for count, layer in shape.stack)
     return Model(name, shape.hidden, shape.vocab, plain, shape.tied)
 
 
@@ -424,7 +424,7 @@ def convention(row):
     if row["kind"] != "train" or row["unit"] != "tokens/s/GPU" or row["reported_tflops"] in ("-", ""):
         raise Unscored("the row does not print tokens/s and FLOP/s of a GPU")
     shape, tokens, per_token = model(row["model"]), _int(row, "isl"), float(row["reported_tflops"]) * 1e12 / float(row["measured"])
-    count, width = wl.parameters(shape), sum(n * layer.mixer.heads * layer.mixer.head_dim for n, layer in shape.stack)
+    count, width = wl.parameters(shape), shape.layers * shape.heads * shape.head_dim
     square = 12 * width * tokens
     rules = {
         "causal pairs": flops.training(shape, tokens).total / tokens,

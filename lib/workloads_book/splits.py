@@ -79,9 +79,8 @@ def memory_bound(row):
         >>> round(memory_bound(score.table("measured_memory")[3]), 1)  # printed: 83.9
         66.6
     """
-    *shape, plan = memory_run(row)
-    ends = {0, shape[1].pipeline - 1}
-    return max(training_bytes(*shape, plan, stage).total for stage in ends) / GIB
+    shape, layout, tokens, batch, plan = memory_run(row)
+    return max(training_bytes(shape, layout, tokens, batch, plan, stage).total for stage in {0, layout.pipeline - 1}) / GIB
 
 
 def memory_estimate(row):
@@ -313,7 +312,7 @@ def rl_layouts(row):
         >>> rl_layouts(row)[:2], rl_layouts(row)[2].gpus
         ((8, 128), 128)
     """
-    copy = int(re.search(r"gen \[TP,PP\] \[(\d+),", row["parallel"])[1])
+    copy = int(re.findall(r"gen \[TP,PP\] \[(\d+),", row["parallel"])[0])
     ways = [int(n) for n in re.findall(r"\d+", row["parallel"].rpartition("[")[2])]
     t, c, e, p = (1, 1, 1, 2) if len(ways) == 6 else ways  # seven numbers under five names: one stage more, as in its recipe
     cards = int(row["count"]) // (1 if "On policy" in row["note"] else 2)
@@ -333,7 +332,7 @@ def rl_seconds(row, shares=DEFAULTS, overlap="nothing"):
     """
     shape, card, (copy, cards, layout) = score.model(row["model"]), score.accelerator(row["hardware"]), rl_layouts(row)
     experts, samples, mean = parameters(shape).experts > 0, int(row["batch"]), int(row["osl"])
-    longest = int(re.search(r"max length ([\d,]+)", row["note"])[1].replace(",", ""))
+    longest = int(re.findall(r"max length ([\d,]+)", row["note"])[0].replace(",", ""))
     again = "layers" if row["model"] in AGAIN else "nothing"
     plan = Plan(overlap=overlap, recompute=again, recipe="bf16 gradients")
     engine = Machine(card, copy, mbu=shares.generation[experts])

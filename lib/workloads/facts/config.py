@@ -154,7 +154,9 @@ def _parts(keys, family, which, layers):
 
 
 def _part(tables, name, which, keys):
-    part = {"kind": "none"} if name == "none" else _inherited(tables, one_of(name, f"kind of a layer's {which}", tuple(tables)))
+    part: dict[str, Any] = (
+        {"kind": "none"} if name == "none" else _inherited(tables, one_of(name, f"kind of a layer's {which}", tuple(tables)))
+    )
     sizes = {size: keys.value(text) for size, text in part.items() if size != "kind" and part["kind"] != "none"}
     return None if part["kind"] == "none" else KINDS[part["kind"]](**sizes)
 

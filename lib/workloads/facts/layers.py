@@ -16,8 +16,7 @@ class _Sizes:
     """A part of a layer: its numbers are whole, at least 1, or at least 0 where a default says that it may lack them."""
 
     def __post_init__(self):
-        if getattr(self, "value_dim", 0) is None:
-            object.__setattr__(self, "value_dim", self.head_dim)
+        _as_wide_as_keys(self)
         for name, value in vars(self).items():
             default = getattr(type(self), name, 1)
             if name == "state_value_bytes":
@@ -28,6 +27,12 @@ class _Sizes:
                 one_of(value, name, ("", "head", "value"))
             else:
                 keep(self, whole, "", name, least=0 if default == 0 else 1)
+
+
+def _as_wide_as_keys(part):
+    """Values as wide as keys where no width is given."""
+    if getattr(part, "value_dim", 0) is None:
+        object.__setattr__(part, "value_dim", part.head_dim)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Attention(_Sizes):
         window: a query sees so many positions, itself the last of them (0: all; sliding window).
         chunk: positions stand in blocks of so many, a query sees those of its block (0: all).
         gate: an output gate with one weight row a "head", or one a "value" ("": none).
-        sinks: one learned logit a head.
+        sinks: one learned score a head, which takes a share of the attention.
         output_bias: a bias on the output projection.
         keys_as_values: K = V: no value matrix; both are cached all the same, since positions turn the keys alone.
     """
@@ -132,7 +137,7 @@ class CompressedAttention(_Sizes):
         top_k: a query reads at most so many entries (0: all).
         index_heads: heads of the indexer that picks them (0: none).
         index_dim: width of an indexer's key, one an entry.
-        sinks: one learned logit a head.
+        sinks: one learned score a head, which takes a share of the attention.
     """
 
     heads: int
@@ -285,7 +290,8 @@ def _refuse_below(room, name, rule, shape):
 
 Mixer = Attention | LatentAttention | CompressedAttention | GatedDelta | StateSpace | Rwkv
 FeedForward = Gated | Plain | Experts
-KINDS = {kind.__name__: kind for kind in (*Mixer.__args__, *FeedForward.__args__)}
+_EVERY = (Attention, LatentAttention, CompressedAttention, GatedDelta, StateSpace, Rwkv, Gated, Plain, Experts)
+KINDS = {kind.__name__: kind for kind in _EVERY}
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _models():
     return {name: Model(name, **shape | _layers(**shape)) for name, shape in shapes.items()}
 
 
-def _layers(stack=(), **_):
+def _layers(stack: Any = (), **_: Any) -> dict[str, Any]:
     """The stack of a record that writes its layers out, runs of one kind in turn, or an order of letters and what each means."""
     part = lambda sizes: KINDS[sizes["kind"]](**{name: size for name, size in sizes.items() if name != "kind"}) if sizes else None
     if "order" in stack:  # a letter a layer, from the embedding up

@@ -11,8 +11,8 @@ from .forms import num
 
 PERCENT = [k / 20 for k in range(1, 21)]
 # models whose layers meet every position and keep the same of each, or have states alone
-MODELS = [name for name, m in models.models().items() if all(span.even for _, span in parameter_counts.spans(m))]
-_SHAPES = {name: m for name, m in models.models().items() if name in MODELS and all(hasattr(x.mixer, "kv_heads") for _, x in m.stack)}
+MODELS = [name for name, m in models.models().items() if all(met[1].even for met in parameter_counts.spans(m))]
+_SHAPES = {name: m for name, m in models.models().items() if name in MODELS and all(hasattr(run[1].mixer, "kv_heads") for run in m.stack)}
 ATTENTION = list(_SHAPES)
 DENSE = [name for name, m in _SHAPES.items() if not parameter_counts.parameters(m).experts and not parameter_counts.absorbs(m)]
 CARDS = list(accelerators.accelerators())
