@@ -58,6 +58,13 @@ def point(shape: Model, card: Machine, request: Request, tensor: int, formats: s
         tensor: cards that share a copy.
         formats: a name in FORMATS.
         batch: sequences of the copy.
+
+    Example:
+        >>> from workloads import accelerator, model
+        >>> card = Machine(accelerator("H100 SXM"), dollars_per_gpu_hour=2)
+        >>> found = point(model("Qwen3-8B"), card, Request(2048, 256), 1, "FP8", 8)
+        >>> str(found), round(1 / found.interval)
+        ('TP1, FP8, batch 8', 321)
     """
     kept, arithmetic = FORMATS[formats], "fp8" if formats == "FP8" else card.arithmetic
     machine, layout = replace(card, count=tensor, arithmetic=arithmetic), Layout(tensor=tensor)
@@ -90,6 +97,12 @@ def curve(
         request: every request.
         tensors: cards that share a copy.
         formats: names in FORMATS.
+
+    Example:
+        >>> from workloads import accelerator, model
+        >>> card = Machine(accelerator("H100 SXM"), dollars_per_gpu_hour=2)
+        >>> len(curve(model("Qwen3-8B"), card, Request(2048, 256), (1, 2), ["BF16"]))
+        17
     """
     found = (point(shape, card, request, *settings) for settings in product(tensors, formats, BATCHES))
     return [p for p in found if p]
@@ -100,6 +113,11 @@ def pareto(points: Iterable[Point]) -> list[Point]:
 
     Args:
         points: of a curve.
+
+    Example:
+        >>> slow, fast, beaten = (Point(1, "BF16", 1, 1, t, n, None, None) for t, n in ((0.05, 90), (0.01, 40), (0.02, 30)))
+        >>> [p.tokens for p in pareto([slow, beaten, fast])]
+        [40, 90]
     """
     best, kept = 0.0, []
     for p in sorted(points, key=lambda p: (p.interval, -p.tokens)):
@@ -134,6 +152,12 @@ def choices(plan: Mapping[str, Any], prices: Mapping[str, float], counts: Sequen
 
     Returns:
         list[Choice]
+
+    Example:
+        >>> machine = {"accelerator": "", "mfu": 0.5, "mbu": 0.7}
+        >>> plan = {"model": "Qwen3-8B", "machine": machine, "load": {"prompt": 2048, "output": 256, "rate": 4}}
+        >>> [choice.name for choice in choices(plan, {"H100 SXM": 2.5}, counts=(1, 2))]
+        ['1 H100 SXM as 1 × TP1', '2 H100 SXM as 2 × TP1', '2 H100 SXM as 1 × TP2']
     """
     found = []
     for (name, dollars), count, tensor in product(prices.items(), counts, (1, 2, 4, 8)):
@@ -150,6 +174,11 @@ def cheapest(found: Sequence[Choice]) -> tuple[Choice | None, Choice | None]:
 
     Args:
         found: of `choices`.
+
+    Example:
+        >>> kept, below = cheapest([Choice("small", 1, ("first token",)), Choice("large", 2, ())])
+        >>> kept.name, below.missed
+        ('large', ('first token',))
     """
     kept = next((choice for choice in found if not choice.missed), None)
     below = [choice for choice in found if kept is None or choice.dollars < kept.dollars]
@@ -185,6 +214,13 @@ def pools(shape: Model, machine: Machine, request: Request, rate: float, interva
         interval: objective of a token (s).
         link: bandwidth between the pools (B/s).
         busy: share of the time that a copy may be at work with prompts.
+
+    Example:
+        >>> from workloads import accelerator, model
+        >>> card = Machine(accelerator("H100 SXM"), dollars_per_gpu_hour=2)
+        >>> found = pools(model("Qwen3-8B"), card, Request(2048, 256), rate=40, interval=0.02, link=50e9)
+        >>> found.prefill, found.decode, found.batch
+        (2, 2, 161)
     """
     layout = Layout(tensor=machine.count)
     prompt = prefill_seconds(shape, machine, layout, request, 1, plan=RUN).total
@@ -206,8 +242,8 @@ def highest(keeps: Callable[[float], bool], low: float, high: float, steps: int 
         steps: how often the span is halved.
 
     Example:
-        >>> highest(lambda rate: rate <= 3, 1, 9, steps=20)
-        2.9999...
+        >>> highest(lambda rate: rate <= 4, 1, 9, steps=3)
+        4.0
     """
     for _ in range(steps):
         middle = (low + high) / 2
