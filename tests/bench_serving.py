@@ -3,7 +3,7 @@
 import gc
 import random
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from statistics import median
 from time import process_time
 
@@ -40,11 +40,12 @@ def in_turn(calls, rounds):
 def bench_simpy(form):
     """A SimPy model of the same rules over `serve`, on both replays."""
     cost = replace(COST, form=form)
-    limits = {k: v for k, v in asdict(ENGINE).items() if k != "max_model_len"}
+    limits = {k: getattr(ENGINE, k) for k in ("blocks", "block_size", "max_num_batched_tokens", "max_num_seqs", "whole_sequence")}
+    spec = vars(cost) | {rate: getattr(cost.machine, rate) for rate in ("peak", "bandwidth", "mfu", "mbu")}
     for name in ("uniform", "phased"):
         load = replay_load(name)
         plain = [(a.time, a.request.new, a.request.output) for a in load]
-        fast, slow = in_turn([lambda: serve(load, ENGINE, cost), lambda: simulate(plain, asdict(cost), **limits)], 5)
+        fast, slow = in_turn([lambda: serve(load, ENGINE, cost), lambda: simulate(plain, spec, **limits)], 5)
         yield f"SimPy over event-skipping, {name}, {form}", slow, fast, ">=", 30
 
 

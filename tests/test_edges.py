@@ -120,7 +120,18 @@ STANDS_FOR = {
 }
 OWN = {  # whole signatures with defaults of their own
     "passes.prefill": dict(batch=1, head="last"),
-    "engine.Engine": dict(block_size=16, max_num_batched_tokens=4096, max_num_seqs=64, max_model_len=10 * 1024, whole_sequence=True),
+    "engine.Engine": dict(
+        block_size=16,
+        max_num_batched_tokens=4096,
+        max_num_seqs=64,
+        max_model_len=10 * 1024,
+        whole_sequence=True,
+        prefix_caching=False,
+        planned_ahead=False,
+        host_seconds=0,
+    ),
+    "step_seconds.Overheads": dict(step=0, token=0, rows=1),
+    "step_seconds.StepTime": dict(form="sum", expert_bytes=0),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(tied=False, positions=0, mtp=0),
     "layers.Attention": dict(

@@ -6,7 +6,7 @@ Every random process takes a seed and draws from its own `random.Random`, so a p
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -129,6 +129,32 @@ class Arrival(NamedTuple):
     time: Seconds
     request: Request
     client: str = ""
+
+    hashes = ()  # of Call alone
+    after = None
+
+
+class Call(Arrival):
+    """An arrival that shares a prefix with others, or waits for another to end (a closed loop).
+
+    Args:
+        time: of arrival; with ``after``, what passes between the end of that request and the arrival (s).
+        request: a Request.
+        client: that sent it.
+        hashes: names of its blocks of tokens, in order: of the whole blocks of the prompt and, where known, of those that
+            its output fills. Two requests with the same first names share that prefix.
+        after: place in the load of an earlier request; this one arrives once that has ended.
+
+    Example:
+        >>> Call(2.5, Request(1000, 20), after=0).after
+        0
+    """
+
+    def __new__(cls, time: Seconds, request: Request, client: str = "", hashes: Sequence[Hashable] = (), after: Count | None = None):
+        """As `Arrival`, with what is this one's own."""
+        made = super().__new__(cls, time, request, client)
+        made.hashes, made.after = tuple(hashes), after
+        return made
 
 
 def _expected(rate, seconds):

@@ -27,6 +27,11 @@ class Engine:
         max_num_seqs: seats, most running requests.
         max_model_len: most tokens of a request, prompt and output together.
         whole_sequence: admit only what fits whole (else: what fits its first chunk).
+        prefix_caching: keep whole blocks by the names of `arrivals.Call` until their room is needed, least recently used
+            first, and let later requests find them.
+        planned_ahead: a step is planned while the one before it runs (asynchronous scheduling): what arrives then waits for
+            one step more.
+        host_seconds: between arrival and queue: HTTP, tokens, the way to the engine (s).
 
     Example:
         >>> Engine(blocks=10921).blocks_of(8193)
@@ -39,12 +44,16 @@ class Engine:
     max_num_seqs: int = 64
     max_model_len: int = 10240
     whole_sequence: bool = True
+    prefix_caching: bool = False
+    planned_ahead: bool = False
+    host_seconds: Seconds = 0
 
     def __post_init__(self):
         for name, unit in (("blocks", ""), ("block_size", "tokens"), ("max_num_seqs", "requests"), ("max_model_len", "tokens")):
             keep(self, whole, unit, name, least=1)
         keep(self, whole, "tokens/step", "max_num_batched_tokens", least=self.max_num_seqs)
-        keep(self, flag, "", "whole_sequence")
+        keep(self, flag, "", "whole_sequence", "prefix_caching", "planned_ahead")
+        keep(self, nonnegative, "s", "host_seconds")
 
     def blocks_of(self, tokens: Tokens) -> Number:
         """Blocks that hold so many tokens: ceil(tokens / block size).
@@ -122,34 +131,32 @@ class Run:
         return sum(r.arrival <= time < r.last for r in self.requests)
 
 
+def _ticks(seconds):
+    """Whole ticks, rounded up."""
+    parts, whole_ = seconds.as_integer_ratio()
+    return -(-parts * TICKS // whole_)
+
+
 class _Row:
     """State of a request in an engine. known = prompt + returned tokens; target = tokens to compute before it decodes
-    (again).
+    (again); place in the load; index in the order of arrival.
     """
 
     __slots__ = (
-        "arrival",
-        "computed",
-        "end",
-        "finish",
-        "first",
-        "index",
-        "known",
-        "last",
-        "offset",
-        "preemptions",
-        "prompt",
-        "scheduled",
-        "target",
-    )
+        "after arrival blocks computed end finish first hashes index known last offset place preemptions prompt restored scheduled target"
+    ).split()
 
-    def __init__(self, index, arrival):
-        seconds, parts = arrival.time.as_integer_ratio()
-        self.index, self.arrival, self.prompt = index, -(-seconds * TICKS // parts), int(arrival.request.new)
+    def __init__(self, place, arrival, engine):
+        self.place, self.index, self.after, self.hashes = place, place, arrival.after, arrival.hashes
+        self.arrival = _ticks(arrival.time) + (_ticks(engine.host_seconds) if engine.host_seconds else 0)
+        self.prompt, self.restored = int(arrival.request.past + arrival.request.new), int(arrival.request.past)
         self.end = self.prompt + int(arrival.request.output)
         self.known = self.target = self.prompt
-        self.computed = self.preemptions = 0
+        self.computed, self.preemptions, self.blocks = 0, 0, None
         self.scheduled = self.first = self.last = None
+
+    def __lt__(self, other):
+        return (self.arrival, self.place) < (other.arrival, other.place)
 
     def preempt(self) -> None:
         self.computed, self.target, self.preemptions = 0, self.known, self.preemptions + 1
@@ -166,23 +173,31 @@ class _Row:
 
 def _rows(load, engine):
     load, previous = some(load, "load", "arrival"), 0
-    for time, request, _ in load:
-        if nonnegative(time, "arrival", "s") < previous:
+    for place, arrival in enumerate(load):
+        (time, request, _), hashes, after = arrival, arrival.hashes, arrival.after
+        if after is not None:
+            nonnegative(time, "time after a request", "s")
+            if whole(after, "after") >= place:
+                raise ValueError(f"after must be the place of an earlier request, below {place}, got {after!r}")
+        elif nonnegative(time, "arrival", "s") < previous:
             raise ValueError(f"arrivals (s) must be in order, got {time!r} after {previous!r}")
-        if request.past:
-            raise ValueError(f"past (tokens) must be 0, prefix caching is not modelled, got {request.past!r}")
-        tokens, previous = request.new + request.output, time
+        else:
+            previous = time
+        if (request.past or hashes) and not engine.prefix_caching:
+            what = f"past (tokens) must be 0, prefix caching is off, got {request.past!r}"
+            raise ValueError(what if request.past else f"hashes must be empty, prefix caching is off, got {len(hashes)} of them")
+        tokens = request.past + request.new + request.output
         if tokens > engine.max_model_len:
             raise ValueError(f"new + output (tokens) must be at most the engine's max_model_len {engine.max_model_len}, got {tokens!r}")
         if engine.blocks_of(tokens - 1) > engine.blocks:
             pool = f"{engine.blocks} blocks of {engine.block_size}, needs {engine.blocks_of(tokens - 1)}"
             raise ValueError(f"new + output - 1 (tokens) must fit the pool of {pool}, got {tokens - 1!r}")
-    return load, [_Row(i, a) for i, a in enumerate(load)]
+    return load, [_Row(i, a, engine) for i, a in enumerate(load)]
 
 
-def _run(load, rows, steps, events, timeline):
-    served = (
-        Served(a.time, r.scheduled / TICKS, r.first / TICKS, r.last / TICKS, a.request.new, a.request.output, r.preemptions)
-        for a, r in zip(load, rows)
-    )
+def _run(load, rows, steps, events, timeline, engine):
+    host, served = _ticks(engine.host_seconds) if engine.host_seconds else 0, []
+    for a, r in zip(load, rows):
+        arrival = a.time if a.after is None else (r.arrival - host) / TICKS
+        served.append(Served(arrival, r.scheduled / TICKS, r.first / TICKS, r.last / TICKS, r.prompt, a.request.output, r.preemptions))
     return Run(tuple(served), steps, events, tuple((now / TICKS, used, running) for now, used, running in timeline))

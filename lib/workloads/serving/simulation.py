@@ -9,7 +9,12 @@ again from its first token. (2) If nothing was preempted, requests enter from th
 (max_num_seqs) are left and the whole sequence known so far would fit the free blocks (only the blocks of the first chunk are taken).
 (3) A request whose known tokens are all computed returns one more. KV of the last token is never written.
 
-Left out: prefix caching, priorities, speculative decoding, time on the host between steps.
+With prefix caching a request that enters finds the blocks that hold its first tokens (whole ones; its last known token is always
+computed), shares them with whoever uses them, and its own get their names when their tokens are computed, those of its output when it
+ends. Free blocks keep their content until they are taken, least recently used first; a request leaves its last block first. A block whose
+content another one has already gets no name. Tokens of a ``past`` that has no names are restored into blocks of the request's own.
+
+Left out: priorities, speculative decoding.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from ..checks import formula
 from ..numeric import Number
 from ..units import Count
 from .arrivals import Arrival
+from .blocks import _CachingPool, _Coming, _Pool
 from .engine import Engine, Run, _rows, _run
 from .step_seconds import StepTime
 
@@ -108,80 +114,89 @@ def _chunk_step(step_time, decoding, chunks):
     return step_time.step(tokens, logits, pairs, context, decoding.context)
 
 
-def _span(step_time, decoding, free, gap):
-    """Steps and ticks of a span of pure decoding: up to a row's last token, the step for which blocks are missing, or
-    the first step boundary at or beyond ``gap`` ticks (None: no arrival can enter).
+def _span(step_time, decoding, free, gap, ahead):
+    """A span of pure decoding: its steps, and ticks of so many. Up to a row's last token, the step for
+    which blocks are missing, or the first step boundary at or beyond ``gap`` ticks (None: no arrival can enter), one more
+    where steps are planned ahead.
     """
-    rows, context = len(decoding.rows), decoding.context
-    steps = min(decoding.next_end()[0], decoding.steps_within(free))
+    steps, ticks = min(decoding.next_end()[0], decoding.steps_within(free)), step_time.spans(len(decoding.rows), decoding.context)
     if gap is not None:  # seconds of n steps grow with n, so the first boundary at or beyond the gap is found by halving
-        steps = min(steps, 1 + bisect_left(range(1, steps), gap, key=lambda n: step_time.span(rows, context, n)))
-    return steps, step_time.span(rows, context, steps)
+        steps = min(steps, 1 + bisect_left(range(1, steps), gap, key=ticks) + (ahead and gap > 0))
+    return steps, ticks
 
 
-def _thrown_out(decoding, partial, free, blocks):
-    """Rows preempted until the others' next step fits, last first; the unfinished prompt if it stays; the free blocks."""
+def _thrown_out(decoding, partial, pool):
+    """Rows preempted until the others' next step fits, last first; the unfinished prompt if it stays."""
     victims = []
-    while decoding.need() > free:
+    while decoding.need() > pool.free:
         # the unfinished prompt stands last in the list, behind all decoding rows: it goes first
         victim, partial = partial or next(reversed(decoding.rows)), None
         if victim in decoding.rows:
             decoding.leave(victim)
         victims.append(victim)
-        free += blocks(victim.computed)
-    return victims, partial, free
+        pool.give(victim)
+    return victims, partial
 
 
-def _admitted(waiting, engine, seats, budget, free):
-    """Requests that enter from the front of the queue, with the tokens of their first chunks; the blocks left."""
+def _admitted(waiting, engine, seats, budget, pool):
+    """Requests that enter from the front of the queue, with the tokens of their first chunks."""
     chunks = []
     while waiting and budget and len(chunks) < seats:
         row = waiting[0]
-        new = min(row.known, budget)
-        if engine.blocks_of(row.known if engine.whole_sequence else new) > free:
+        found, idle = pool.found(row)
+        computed = max(found, min(row.restored, row.known - 1) // engine.block_size) * engine.block_size
+        new = min(row.known - computed, budget)
+        if engine.blocks_of(row.known if engine.whole_sequence else computed + new) - found > pool.free - idle:
             break
-        free, budget = free - engine.blocks_of(new), budget - new
+        pool.enter(row, found)
+        pool.take(engine.blocks_of(computed + new) - found)
+        pool.fill(row, computed + new)
+        row.computed, budget = computed, budget - new
         chunks.append((waiting.popleft(), new))
-    return chunks, free
+    return chunks
 
 
-def _planned(decoding, partial, waiting, engine, free):
-    """(1) and (2) of a step that begins: chunks to compute, rows preempted (back in the queue), the blocks then free."""
-    blocks, chunks = engine.blocks_of, []
-    victims, partial, free = _thrown_out(decoding, partial, free, blocks)
-    left, budget = free - decoding.need(), engine.max_num_batched_tokens - len(decoding.rows)
+def _planned(decoding, partial, waiting, engine, pool):
+    """(1) and (2) of a step that begins: chunks to compute, rows preempted (back in the queue), blocks that decoding took."""
+    chunks = []
+    victims, partial = _thrown_out(decoding, partial, pool)
+    taken, budget = decoding.need(), engine.max_num_batched_tokens - len(decoding.rows)
+    pool.take(taken)
     if partial:
         new = min(partial.known - partial.computed, budget)
-        need = blocks(partial.computed + new) - blocks(partial.computed)
-        if need > left:  # nobody stands behind it: it gives way itself
+        need = engine.blocks_of(partial.computed + new) - engine.blocks_of(partial.computed)
+        if need > pool.free:  # nobody stands behind it: it gives way itself
             victims.append(partial)
-            left += blocks(partial.computed)
+            pool.give(partial)
         else:
-            left, budget = left - need, budget - new
+            pool.take(need)
+            pool.fill(partial, partial.computed + new)
+            budget -= new
             chunks.append((partial, new))
     for victim in victims:
         victim.preempt()
         waiting.appendleft(victim)
     if waiting and not victims:
-        entered, left = _admitted(waiting, engine, engine.max_num_seqs - len(decoding.rows) - len(chunks), budget, left)
-        chunks += entered
-    return chunks, victims, left
+        chunks += _admitted(waiting, engine, engine.max_num_seqs - len(decoding.rows) - len(chunks), budget, pool)
+    return chunks, victims, taken
 
 
-def _returned(decoding, chunks, now, blocks):
-    """(3) Last tokens of decoding rows, then first tokens of prompts: the unfinished prompt, and the blocks given back."""
-    partial, freed = None, 0
+def _returned(decoding, chunks, now, pool):
+    """(3) Last tokens of decoding rows, then first tokens of prompts: the unfinished prompt, and the rows that ended."""
+    partial, ended = None, []
     while (row := decoding.ended()) is not None:
         row.last = now
-        freed += blocks(row.computed)
+        ended.append(row)
     for row, _ in chunks:
         if row.computed < row.known:
             partial = row
         elif row.sample(now):
-            freed += blocks(row.computed)
+            ended.append(row)
         else:
             decoding.join(row)
-    return partial, freed
+    for row in ended:
+        pool.end(row)
+    return partial, ended
 
 
 @formula
@@ -190,10 +205,10 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
     timeline holds the last steps of the events only.
 
     Between events every decoding row gains a token a step and nothing else moves, so a span of steps is an arithmetic
-    series. An arrival ends a span only if it could enter: a blocked queue stays blocked, since free blocks only fall. A
-    step with prompt chunks or a preemption is an event by itself. The decoding rows come first in the running list, and
-    at most one row behind them, the last, is within its prompt: the budget has a token for every seat, and no one
-    enters behind an unfinished prompt.
+    series. An arrival ends a span only if it could enter: a blocked queue stays blocked, since free blocks only fall, and
+    with them what it would find. A step with prompt chunks or a preemption is an event by itself. The decoding rows come
+    first in the running list, and at most one row behind them, the last, is within its prompt: the budget has a token
+    for every seat, and no one enters behind an unfinished prompt.
 
     Args:
         load: a sequence of `arrivals.Arrival` in order of time.
@@ -214,26 +229,34 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
         (4, 101.0, 103.0)
     """
     load, rows = _rows(load, engine)
-    coming, waiting, decoding, partial, timeline = deque(rows), deque(), _Decoding(engine.block_size), None, []
-    free, now, events = engine.blocks, 0, 0
-    while coming or waiting or decoding.rows or partial:
-        while coming and coming[0].arrival <= now:
-            waiting.append(coming.popleft())
+    coming, waiting, decoding, partial, timeline = _Coming(rows), deque(), _Decoding(engine.block_size), None, []
+    pool = (_CachingPool if engine.prefix_caching else _Pool)(engine)
+    now = seen = events = 0
+    while coming.first() or waiting or decoding.rows or partial:
+        horizon = seen if engine.planned_ahead and (decoding.rows or partial) else now
+        while (row := coming.first()) is not None and row.arrival <= horizon:
+            waiting.append(coming.pop())
         if not (waiting or decoding.rows or partial):
-            now = coming[0].arrival
+            now = coming.first().arrival
             continue
-        chunks, victims, left = _planned(decoding, partial, waiting, engine, free)
+        chunks, victims, taken = _planned(decoding, partial, waiting, engine, pool)
         for row, _ in chunks:
             row.scheduled = now if row.scheduled is None else row.scheduled
         if chunks or victims:  # one step, by itself
-            now, steps, free = now + _chunk_step(step_time, decoding, chunks), 1, left
+            seen, now, steps = now, now + _chunk_step(step_time, decoding, chunks), 1
         else:  # pure decoding: jump to the step at which a row ends, a block is missing or an arrival can enter
-            open_seat = coming and not waiting and len(decoding.rows) < engine.max_num_seqs
-            steps, ticks = _span(step_time, decoding, free, coming[0].arrival - now if open_seat else None)
-            now, free = now + ticks, free - decoding.span_need(steps)
+            following = coming.first() if not waiting and len(decoding.rows) < engine.max_num_seqs else None
+            gap = None if following is None else following.arrival - now
+            if waiting and engine.prefix_caching and not engine.whole_sequence:
+                gap = 0  # a chunk that did not fit may, once the blocks that it would have found are taken: look again at each step
+            steps, ticks = _span(step_time, decoding, pool.free + taken, gap, engine.planned_ahead)
+            pool.take(decoding.span_need(steps) - taken)
+            seen, now = now + ticks(steps - 1) if engine.planned_ahead else now, now + ticks(steps)
         decoding.advance(steps)
         events += 1
-        timeline.append((now, engine.blocks - free, len(decoding.rows) + len(chunks)))
-        partial, freed = _returned(decoding, chunks, now, engine.blocks_of)
-        free += freed
-    return _run(load, rows, decoding.step, events, timeline)
+        timeline.append((now, engine.blocks - pool.free, len(decoding.rows) + len(chunks)))
+        partial, ended = _returned(decoding, chunks, now, pool)
+        if coming.after:
+            for row in ended:
+                coming.ended(row, now)
+    return _run(load, rows, decoding.step, events, timeline, engine)

@@ -5,13 +5,16 @@ The rules are those of `simulation`, which gives the same result faster; the two
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 from workloads.checks import formula
 from workloads.serving.arrivals import Arrival
 from workloads.serving.engine import Engine, Run, _rows, _run
 from workloads.serving.step_seconds import StepTime
+from workloads.units import Count, Tokens
 
 
 @formula
@@ -41,11 +44,11 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
         4
     """
     load, rows = _rows(load, engine)
-    coming, waiting, running, timeline = deque(rows), deque(), [], []
-    blocks, free, now, steps = engine.blocks_of, engine.blocks, 0, 0
+    coming, waiting, running, timeline = [r for r in rows if r.after is None], deque(), [], []
+    later, cache, now, seen, steps = [r for r in rows if r.after is not None], _Blocks(engine), 0, 0, 0
     while coming or waiting or running:
-        while coming and coming[0].arrival <= now:
-            waiting.append(coming.popleft())
+        while coming and coming[0].arrival <= (seen if engine.planned_ahead and running else now):
+            waiting.append(coming.pop(0))
         if not (waiting or running):
             now = coming[0].arrival
             continue
@@ -53,23 +56,29 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
         while len(planned) < len(running):  # (1) running requests, in list order
             row = running[len(planned)]
             new = min(row.known - row.computed, budget)
-            need = blocks(row.computed + new) - blocks(row.computed)
             # make room by preempting from the end of the list, at last this row itself
-            while need > free and len(running) > len(planned):
+            while cache.missing(row, row.computed + new) > len(cache.free) and len(running) > len(planned):
                 victim = running.pop()
-                free += blocks(victim.computed)
+                cache.give(victim)
                 victim.preempt()
                 waiting.appendleft(victim)
                 preempted = True
             if len(running) > len(planned):  # unless it was preempted itself
-                free, budget = free - need, budget - new
+                cache.hold(row, row.computed + new, row.computed // engine.block_size)
+                budget -= new
                 planned.append((row, new))
         while not preempted and waiting and budget and len(running) < engine.max_num_seqs:  # (2) admission
             row = waiting[0]
-            new = min(row.known, budget)
-            if blocks(row.known if engine.whole_sequence else new) > free:
+            row.blocks = cache.beginning(row)
+            computed = engine.block_size * max(len(row.blocks), min(row.restored, row.known - 1) // engine.block_size)
+            new = min(row.known - computed, budget)
+            room = sum(block not in row.blocks for block in cache.free)
+            if cache.missing(row, row.known if engine.whole_sequence else computed + new) > room:
                 break
-            free, budget = free - blocks(new), budget - new
+            for block in row.blocks:
+                cache.share(block)
+            row.computed, budget = computed, budget - new
+            cache.hold(row, computed + new, len(row.blocks))
             running.append(waiting.popleft())
             planned.append((row, new))
             row.scheduled = now if row.scheduled is None else row.scheduled
@@ -84,10 +93,58 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
             tokens += new
             row.computed += new
             logits += row.computed == row.known
-        now, steps = now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
-        timeline.append((now, engine.blocks - free, len(running)))
+        seen, now, steps = now, now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
+        timeline.append((now, engine.blocks - len(cache.free), len(running)))
         for row, _ in planned:  # (3) tokens come out
             if row.computed == row.known and row.sample(now):
                 running.remove(row)
-                free += blocks(row.computed)
-    return _run(load, rows, steps, steps, timeline)
+                cache.name(row, row.prompt // engine.block_size, row.computed)
+                cache.give(row)
+                for follower in (r for r in later if r.after == row.place):
+                    follower.arrival += now
+                    insort(coming, follower)
+    return _run(load, rows, steps, steps, timeline, engine)
+
+
+class _Blocks:
+    """Every block by its number: the free ones in the order of their last use, what each contains, how many use it."""
+
+    def __init__(self, engine):
+        self.size, self.caching = engine.block_size, engine.prefix_caching
+        self.free, self.content, self.users = dict.fromkeys(range(engine.blocks)), {}, [0] * engine.blocks
+
+    def missing(self, row: Any, tokens: Tokens) -> Count:
+        return max(0, -(-tokens // self.size) - len(row.blocks))
+
+    def beginning(self, row: Any) -> list:
+        found, where = [], {name: block for block, name in self.content.items()}
+        for name in row.hashes[: (row.known - 1) // self.size]:
+            if name not in where:
+                break
+            found.append(where[name])
+        return found
+
+    def share(self, block: Count) -> None:
+        self.users[block] += 1
+        self.free.pop(block, None)
+
+    def hold(self, row: Any, tokens: Tokens, named: Count) -> None:
+        for _ in range(self.missing(row, tokens)):
+            block = next(iter(self.free))
+            self.content.pop(block, None)
+            self.share(block)
+            row.blocks.append(block)
+        self.name(row, named, min(tokens, row.prompt))
+
+    def name(self, row: Any, named: Count, tokens: Tokens) -> None:
+        full = slice(named, tokens // self.size)
+        for block, name in zip(row.blocks[full], row.hashes[full]):
+            if name not in self.content.values():
+                self.content[block] = name
+
+    def give(self, row: Any) -> None:
+        for block in reversed(row.blocks):
+            self.users[block] -= 1
+            if not self.users[block]:
+                self.free[block] = None
+        row.blocks = []
