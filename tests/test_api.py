@@ -18,7 +18,7 @@ from workloads_site import api
 # what these modules hold shows, registers or seals; a formula is never among it
 WITHOUT_EXAMPLES = re.compile(
     r"workloads_book\.(answers|calculators|drawings|figures|page|plot)\b"
-    r"|workloads\.serving\.calibration\.calibrate$"  # takes seconds
+    r"|workloads_book\.studies\.calibration\.calibrate$"  # takes seconds
     r"|workloads\.__main__\."
 )
 BUILT = pytest.mark.skipif(not (SITE / api.FOLDER).is_dir(), reason="the site is not built: run `make book`")

@@ -63,7 +63,12 @@ NAMES = {
 
 
 def said(name, value):
-    """A size in words: "window 1,024", "sinks"; "" for a flag that is not set."""
+    """A size in words; "" for a flag that is not set.
+
+    Example:
+        >>> said("window", 1024), said("sinks", True), said("sinks", False)
+        ('window 1,024', 'sinks', '')
+    """
     if value is False or value == "" or value == 0:
         return ""
     if name == "qk_norm" and value == "all":
@@ -72,7 +77,12 @@ def said(name, value):
 
 
 def part(found):
-    """A mixer or feed-forward part in words."""
+    """A mixer or feed-forward part in words.
+
+    Example:
+        >>> part(layers.Gated(96))
+        'gated FFN (width 96)'
+    """
     if found is None:
         return ""
     words = [said(f.name, getattr(found, f.name)) for f in fields(found) if not _same_width(found, f.name)]
@@ -85,13 +95,24 @@ def _same_width(found, name):
 
 
 def layer(found):
-    """A layer in words: what mixes positions, then what each position passes alone."""
+    """A layer in words: what mixes positions, then what each position passes alone.
+
+    Example:
+        >>> layer(layers.Layer(layers.Attention(4, 2, 8, window=128), None))
+        'attention (4 heads, 2 KV heads of 8, window 128)'
+    """
     streams = f", {found.streams} residual streams" if found.streams != 1 else ""
     return " + ".join(filter(None, (part(found.mixer), part(found.ffn)))) + streams
 
 
 def words(model):
-    """A model's layers, from the embedding up: runs that come again are counted together, in the order they first come."""
+    """A model's layers, from the embedding up: runs that come again are counted together, in the order they first come.
+
+    Example:
+        >>> import workloads as wl
+        >>> words(wl.model("Qwen3-8B"))
+        '36 × attention (32 heads, 8 KV heads of 128, norm on Q and K) + gated FFN (width 12,288)'
+    """
     runs = {}
     for count, found in model.stack:
         runs[found] = runs.get(found, 0) + count
