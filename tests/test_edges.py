@@ -334,6 +334,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     price.Prices: (["sampled", "trained", "forward"], [], [], {}),
     scaling.ScalingLaw: ([], ["A", "alpha", "B", "beta"], [], {"E": -1}),
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
+    step_seconds.Overheads: (["step", "token"], ["cache_rate"], [], {"rows": 1}),
     step_seconds.StepTime: (
         ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
         [],

@@ -124,7 +124,7 @@ def test_the_host_delays_the_queue_and_not_the_steps():
 
 
 def test_names_and_loops_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match="hashes must be empty, prefix caching is off"):
+    with pytest.raises(ValueError, match="hashes must be empty without prefix caching, got 0, 2"):
         serve(*alone(Request(8, 1), replace(SMALL, prefix_caching=False), hashes=(1, 2)), COUNTING)
     with pytest.raises(ValueError, match="after must be the place of an earlier request, below 0, got 0"):
         serve(*alone(Request(8, 1), SMALL, after=0), COUNTING)

@@ -130,8 +130,7 @@ class Arrival(NamedTuple):
     request: Request
     client: str = ""
 
-    hashes = ()  # of Call alone
-    after = None
+    hashes, after = (), None  # of Call alone
 
 
 class Call(Arrival):
@@ -153,7 +152,7 @@ class Call(Arrival):
     def __new__(cls, time: Seconds, request: Request, client: str = "", hashes: Sequence[Hashable] = (), after: Count | None = None):
         """As `Arrival`, with what is this one's own."""
         made = super().__new__(cls, time, request, client)
-        made.hashes, made.after = tuple(hashes), after
+        vars(made).update(hashes=tuple(hashes), after=after)
         return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from heapq import heappop, heappush
+from itertools import takewhile
 from typing import Any
 
 from ..numeric import Number
@@ -34,9 +35,7 @@ class _Pool:
         """A request leaves its blocks."""
         self.free += self.blocks_of(row.computed)
 
-    def end(self, row: Any) -> None:
-        """A request leaves its blocks, and what it returned can be found too."""
-        self.give(row)
+    end = give  # with names: what it returned can be found too
 
 
 class _CachingPool(_Pool):
@@ -51,12 +50,8 @@ class _CachingPool(_Pool):
         self.users, self.queue = {}, OrderedDict({object(): engine.blocks})
 
     def found(self, row: Any) -> tuple[Count, Count]:
-        count = idle = 0
-        for name in row.hashes[: (row.known - 1) // self.size]:
-            if name not in self.users:
-                break
-            count, idle = count + 1, idle + (self.users[name] == 0)
-        return count, idle
+        held = list(takewhile(self.users.__contains__, row.hashes[: (row.known - 1) // self.size]))
+        return len(held), sum(not self.users[name] for name in held)
 
     def take(self, count: Count) -> None:
         self.free -= count

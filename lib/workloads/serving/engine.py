@@ -184,8 +184,9 @@ def _rows(load, engine):
         else:
             previous = time
         if (request.past or hashes) and not engine.prefix_caching:
-            what = f"past (tokens) must be 0, prefix caching is off, got {request.past!r}"
-            raise ValueError(what if request.past else f"hashes must be empty, prefix caching is off, got {len(hashes)} of them")
+            raise ValueError(
+                f"past (tokens) must be 0 and hashes must be empty without prefix caching, got {request.past!r}, {len(hashes)}"
+            )
         tokens = request.past + request.new + request.output
         if tokens > engine.max_model_len:
             raise ValueError(f"new + output (tokens) must be at most the engine's max_model_len {engine.max_model_len}, got {tokens!r}")

@@ -256,7 +256,6 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
         events += 1
         timeline.append((now, engine.blocks - pool.free, len(decoding.rows) + len(chunks)))
         partial, ended = _returned(decoding, chunks, now, pool)
-        if coming.after:
-            for row in ended:
-                coming.ended(row, now)
+        for row in ended:
+            coming.ended(row, now)
     return _run(load, rows, decoding.step, events, timeline, engine)
