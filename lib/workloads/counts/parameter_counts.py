@@ -197,17 +197,8 @@ def _gated_matrices(part, hidden, width, copies=1, used=1):
     return _matrices(part, *shapes, copies=copies, used=used)
 
 
-COUNTS: dict[type, Callable] = {
-    layers.Attention: _attention,
-    layers.LatentAttention: _latent_attention,
-    layers.CompressedAttention: _compressed_attention,
-    layers.GatedDelta: _gated_delta,
-    layers.StateSpace: _state_space,
-    layers.Rwkv: _rwkv,
-    layers.Gated: _gated,
-    layers.Plain: _plain,
-    layers.Experts: _experts,
-}
+_OF_MIXERS = (_attention, _latent_attention, _compressed_attention, _gated_delta, _state_space, _rwkv)
+COUNTS: dict[type, Callable] = dict(zip(layers.KINDS.values(), (*_OF_MIXERS, _gated, _plain, _experts), strict=True))  # in their order
 
 
 def _counted(part, hidden, streams):
