@@ -4,11 +4,14 @@ The measured tables are no part of the project: what needs them is skipped by na
 """
 
 import csv
+import json
 from pathlib import Path
 from statistics import fmean
 
+import fit_experiments
 import pytest
 import replay_logs
+from conftest import ROOT
 
 from workloads_book import experiments
 from workloads_book.experiments import INPUTS, PREDICTED, constants, lines, predicted, rows_of
@@ -17,6 +20,23 @@ LOGS = Path(__file__).parents[2] / "shared/data/serving_logs"
 needs_tables = pytest.mark.skipif(not LOGS.is_dir(), reason="the measured tables of ../shared/data/serving_logs are not here")
 ROW = dict.fromkeys(INPUTS, "") | {"id": "1", "stage": "0", "model": "Qwen/Qwen3-8B", "hardware": "H100", "tp": "1", "precision": "FP16"}
 ROW |= {"rate_rps": "2", "duration_s": "100", "output_tokens_requested": "100", "prompt_mean": "500", "prefix_caching": "on"}
+
+
+def stored(name):
+    with open(experiments.DATA / f"serving_{name}.tsv", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def both():
+    """Predictions of every experiment by how they were made, and what was measured."""
+    measured = {
+        (r["id"], r["stage"]): tuple(float(r[m]) for m in fit_experiments.MEASURED)
+        for r in csv.DictReader(table("experiments.tsv"), delimiter="\t")
+    }
+    ways = {"left out": "", "given": "given_"}
+    return {
+        how: {(r["id"], r["stage"]): tuple(float(r[p + c]) for c in PREDICTED) for r in stored("experiments")} for how, p in ways.items()
+    }, measured
 
 
 def table(name):
@@ -123,3 +143,39 @@ def test_two_cards_over_the_host_are_slower_than_half_their_link_would_make_them
     rows = replay_logs.logs(LOGS)["Qwen3-32B"]
     found, truth = replay_logs.replayed("Qwen3-32B", rows, replay_logs.cost("Qwen3-32B")), replay_logs.measured(rows)
     assert found["makespan"] < 0.85 * truth["makespan"]
+
+
+@needs_tables
+@pytest.mark.parametrize("how", ["left out", "given"])
+def test_stored_errors_and_rankings_are_those_of_the_stored_predictions(how):
+    found, measured = both()
+    ids = list(dict.fromkeys(name for name, _ in found[how]))
+    for title, some in (("all", ids), ("of the 25 that the peers were scored on", fit_experiments.PEERS)):
+        missed = [r for r in stored("errors") if r["on"] == f"{title}, {how}"]
+        assert [r["metric"] for r in missed] == list(fit_experiments.METRICS)
+        for row, (mean, middle) in zip(missed, fit_experiments.errors(found[how], measured, some)):
+            assert (float(row["mean_percent"]), float(row["median_percent"])) == pytest.approx((mean, middle), abs=0.006)
+        ranked = [(int(r["right"]), int(r["pairs"])) for r in stored("ranking") if r["on"] == f"{title}, {how}"]
+        assert ranked == [(right, pairs) for right, pairs, _ in fit_experiments.ranking(found[how], measured, some)]
+
+
+@needs_tables
+@pytest.mark.parametrize("row", stored("weak"), ids=lambda row: f"{row['ids']} {row['metric']}")
+def test_weak_regimes_are_as_weak_as_the_page_says(row):
+    found, measured = both()
+    i = fit_experiments.METRICS.index(row["metric"])
+    for how in ("left out", "given"):
+        errors = [100 * (found[how][name, "summary"][i] / measured[name, "summary"][i] - 1) for name in row["ids"].split()]
+        ends = [int(row[f"{how.replace(' ', '_')}_{end}"]) for end in ("low", "high")]
+        assert [min(errors), max(errors)] == pytest.approx(ends, abs=0.6)
+
+
+@needs_tables
+def test_neither_the_page_nor_the_stored_tables_hold_a_measured_value():
+    measured = {
+        r[m] for r in csv.DictReader(table("experiments.tsv"), delimiter="\t") for m in r if m.endswith("_ms") and len(r[m]) > 7
+    }  # shorter ones may meet a prediction by chance
+    page = json.loads((ROOT / "book/reference/serving-compared.ipynb").read_text(encoding="utf-8"))
+    text = [json.dumps(page), *(path.read_text(encoding="utf-8") for path in experiments.DATA.glob("serving_*.tsv"))]
+    assert len(measured) > 200
+    assert not [value for value in measured if any(value in part for part in text)]
