@@ -95,16 +95,19 @@ serve: book
 ORACLE := .venv-oracle
 COUNTS := lib/workloads/facts/data/torch_counts.tsv
 CONFIG_COUNTS := lib/workloads_book/data/config_counts.tsv
+KIND_COUNTS := lib/workloads_book/data/torch_kinds.tsv
 
 oracle: $(VENV)/.ok $(ORACLE)/.ok
 	@mkdir -p _build
 	PYTHONPATH=lib $(ORACLE)/bin/python tests/torch_oracle.py > _build/torch_counts.tsv
 	@cmp -s _build/torch_counts.tsv $(COUNTS) || { cp _build/torch_counts.tsv $(COUNTS); echo "The recorded counts changed: see git diff $(COUNTS)"; }
+	$(ORACLE)/bin/python tests/torch_kinds.py > _build/torch_kinds.tsv
+	@cmp -s _build/torch_kinds.tsv $(KIND_COUNTS) || { cp _build/torch_kinds.tsv $(KIND_COUNTS); echo "The recorded counts of kinds changed: see git diff $(KIND_COUNTS)"; }
 	@test ! -d ../shared/data/configs && echo "Parameters of published configurations: no configurations at ../shared/data/configs, the recorded ones stay" || \
 	  { $(ORACLE)/bin/python tests/config_oracle.py > _build/config_counts.tsv && { cmp -s _build/config_counts.tsv $(CONFIG_COUNTS) || \
 	  { cp _build/config_counts.tsv $(CONFIG_COUNTS); echo "The recorded parameters changed: see git diff $(CONFIG_COUNTS)"; }; }; }
 	PYTHONPATH=lib $(ORACLE)/bin/python tests/config_doubt.py
-	$(BIN)/pytest -q tests/test_torch_oracle.py tests/test_config.py
+	$(BIN)/pytest -q tests/test_torch_oracle.py tests/test_torch_kinds.py tests/test_config.py
 
 bench: $(VENV)/.ok
 	$(BIN)/python tests/bench.py

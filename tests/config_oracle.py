@@ -63,22 +63,22 @@ def text_configuration(whole):
     return family, CONFIG_MAPPING[name].from_dict(keys) if name in CONFIG_MAPPING else None
 
 
-def built(config):
-    """(name, network on the meta device): the class with a vocabulary head, or the text model and a head of its own."""
+def built(config, device="meta", **settings):
+    """(name, network on a device): the class with a vocabulary head, or the text model and a head of its own."""
     import torch
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
     from transformers.models.step3p7.modeling_step3p7 import Step3p7TextModel
 
-    with torch.device("meta"):
+    with torch.device(device):
         if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
             kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-            network = kind._from_config(config)
+            network = kind._from_config(config, **settings)
             network.tie_weights()
             return kind.__name__, network
         kind = MODEL_MAPPING.get(type(config), Step3p7TextModel)
         head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        network = torch.nn.ModuleDict({"model": kind._from_config(config), "lm_head": head})
+        network = torch.nn.ModuleDict({"model": kind._from_config(config, **settings), "lm_head": head})
         if config.tie_word_embeddings:
             network["lm_head"].weight = network["model"].embed_tokens.weight
         assert isinstance(network["model"], transformers.PreTrainedModel)

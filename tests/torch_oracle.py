@@ -124,7 +124,7 @@ def rows(name):
     for n in LENGTHS:
         yield "prefill", n, 0, "all", counted(lambda: call(network, n))
         yield "prefill", n, 0, "last", counted(lambda: call(network, n, logits_to_keep=1))
-        if not network.config.model_type.startswith("deepseek"):  # this code caches keys and values made from the latent
+        if not network.config.model_type.startswith("deepseek"):  # its step expands all latents again: see torch_kinds.py
             yield "decode", 1, n, "last", decode_flops(network, n)
         yield "training", n, 0, "all", counted(lambda: call(network, n).logits.sum().backward())
     if name in CHECKPOINTED:
