@@ -301,7 +301,8 @@ class Layer:
     Attributes:
         mixer: Attention, LatentAttention, CompressedAttention, GatedDelta, StateSpace or Rwkv; None for no mixer.
         ffn: Gated, Plain or Experts; None for no feed-forward part.
-        streams: parallel residual streams, mixed before each of the two parts (1: the usual residual).
+        streams: parallel residual streams, mixed before each of the two parts (1: the usual residual); the sums of the
+            streams, and their joining before the head, are left out of the counts.
     """
 
     mixer: Mixer | None
