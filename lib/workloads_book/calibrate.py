@@ -177,8 +177,9 @@ def fitted(rows: Sequence[Logged], at: Served, seed: Count = 1) -> tuple[Steps, 
         moved = [[_inside([v * exp(s * STEP * (k == i)) for k, v in enumerate(values)]) for s in (1, -1)] for i in range(len(values))]
         wide = [log(up[i] / down[i]) for i, (up, down) in enumerate(moved)]
         ends = [[_times(_run(load, at, end)) for end in pair] for pair in moved]
-        rounds.append((np.log(values), here, np.stack([(up - down) / w for (up, down), w in zip(ends, wide)], axis=-1)))
-        values = _inside(np.exp(rounds[-1][0] + _change(*rounds[-1][1:], everyone)).tolist())
+        slopes = np.stack([(up - down) / w for (up, down), w in zip(ends, wide)], axis=-1)
+        rounds.append((np.log(values), here, slopes))
+        values = _inside(np.exp(np.log(values) + _change(here, slopes, everyone)).tolist())
     rounds = rounds[SETTLED:]  # around the best point, each with another schedule: their mean is better than any one of them
     at_best = np.mean([start + _change(here, slopes, everyone) for start, here, slopes in rounds], axis=0)
     draw, groups, draws = Random(seed), [everyone[i : i + TOGETHER] for i in range(0, len(rows), TOGETHER)], []

@@ -22,7 +22,7 @@ from workloads.serving.traces import read_trace
 from workloads.units import Seconds
 
 # arrival, tokens in, tokens out; then, where an engine notes them: its queue, first and last token. The first column tells the form.
-FORMS = (
+FORMS: tuple[tuple[str, ...], ...] = (
     ("arrival", "input_tokens", "output_tokens", "queued", "first_token", "last_token"),  # s, on one clock
     ("arrival_time", "input_toks", "output_toks", "queued_ts", "first_token_ts", "last_token_ts"),  # s: the client's clock, the engine's
     ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),  # Azure's public traces: a date
