@@ -159,6 +159,12 @@ def fitted(rows: Sequence[Logged], at: Served, seed: Count = 1) -> tuple[Steps, 
 
     Raises:
         ValueError: for a log of too few requests, or without the times of first and last tokens.
+
+    Example:
+        >>> fitted([], served("Qwen3-8B", "H100 SXM"))
+        Traceback (most recent call last):
+        ...
+        ValueError: log must hold at least 20 requests, got 0
     """
     if len(rows) < LEAST:
         raise ValueError(f"log must hold at least {LEAST} requests, got {len(rows)}")
@@ -214,6 +220,11 @@ def ranges(load: Sequence[Arrival], requests: Sequence[tuple]) -> dict[str, tupl
     Args:
         load: its arrivals.
         requests: as for `summary`.
+
+    Example:
+        >>> from workloads.counts.request_tokens import Request
+        >>> ranges([Arrival(0.0, Request(9, 5))], [(0.0, 1.0, 1.5, 5)])
+        {'input tokens': (9, 9), 'output tokens': (5, 5), 'requests at once': (1, 1)}
     """
     events = sorted([(a, 1) for a, _, _, _ in requests] + [(last, -1) for _, _, last, _ in requests])
     here, most = 0, 0
@@ -250,6 +261,12 @@ def lines(rows: Sequence[Logged], at: Served, load: Sequence[Arrival] | None = N
         rows: of the log.
         at: what was measured.
         load: to predict.
+
+    Example:
+        >>> from workloads.counts.request_tokens import Request
+        >>> log = [Logged(Arrival(i, Request(100 + i, 9)), i + 0.05, i + 0.2) for i in range(20)]
+        >>> lines(log, served("Qwen3-8B", "H100 SXM"))[0].split()
+        ['constant', 'value', 'low', 'high']
     """
     best, draws = fitted(rows, at)
     out = ["constant\tvalue\tlow\thigh"]
