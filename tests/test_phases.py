@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workloads.counts import flops
+from workloads.counts.parameter_counts import spans
 from workloads.facts import accelerators, models
 from workloads.learning.rl import capacity, configuration, generation, parts, phases, price
 from workloads.learning.rl.configuration import RLStep, printed_page
@@ -494,8 +495,60 @@ def test_windows_are_read_and_kept_as_far_as_they_reach(prompt):
     assert narrow.decode.bytes == pytest.approx(sum(weights + 128 * each * c for c in reach), rel=1e-12)
     assert narrow.decode.flops == pytest.approx(1024 * sum(2 * 7_568_097_280 + 589_824 * c for c in reach), rel=1e-12)
     assert narrow.step.sequence_bytes == 1024 * each
-    with pytest.raises(ValueError, match="^completion must be whole tokens"):
-        rl_step(of(1024).having(context="full"))
+    at_the_end = rl_step(of(1024).having(context="full"))
+    assert at_the_end.decode.bytes == pytest.approx(2000 * (weights + 128 * each * 1024), rel=1e-12)
+    with pytest.raises(ValueError, match="^completion must be numbers"):
+        rl_step(of(1024).having(completion=numpy.array([1000, 2000])))
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-120b", "Llama-4-Maverick", "DeepSeek-V4-Flash", "GLM-5.2", "Step-3.7-Flash"])
+@pytest.mark.parametrize(("prompt", "completion"), [(0, 400), (500, 9000), (8000, 700), (9000, ((0.5, 100), (0.25, 300), (0.25, 8000)))])
+@pytest.mark.parametrize("context", ["average", "full"])
+def test_decode_with_windows_equals_a_loop_over_steps(name, prompt, completion, context):
+    """Blocks, indexers and compressed entries too: each step by itself, each sequence at its own context, the larger of its two times."""
+    step = configuration.for_model(
+        models.model(name), accelerators.accelerator("B300"), completion=completion, prompt_tokens=prompt, context=context, gpus_per_copy=8
+    )
+    found, policy, n = generation.decode(step, 64), step.policy, step.placement.gpus_per_copy
+    seconds = moved = work = 0
+    lengths = step.rollout.lengths
+    for t in range(1, lengths[-1][1] + 1):
+        read = done = 0
+        for share, last in lengths:
+            if last >= t:
+                at = prompt + (t if context == "average" else last)
+                read += 64 * share * step.placement.kv_copies * (policy.kv_bytes * at + policy.met(1, at - 1)[1]) / n
+                done += 64 * share * (2 * policy.parameters + policy.decode_pair_flops * (prompt + t) + policy.met(1, prompt + t - 1)[2])
+        read += step.weights_read(64 * sum(share for share, last in lengths if last >= t))
+        seconds += max(read / (step.gpu.mbu * step.gpu.bandwidth), done / (step.gpu.decode_mfu * n * step.gpu.peak))
+        moved, work = moved + read, work + done
+    assert (found.bytes, found.flops) == pytest.approx((moved, work), rel=1e-9)
+    assert found.seconds == pytest.approx(seconds, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n, m in models.models().items() if not all(span.even for _, span in spans(m))])
+def test_one_token_more_than_the_length_at_which_memory_is_full_holds_fewer(name):
+    """Blocks of compressed entries fill memory in jumps: the largest whole length below is the last that fits."""
+    step = configuration.for_model(models.model(name), accelerators.accelerator("B300"), gpus=64, gpus_per_copy=64, prompt_tokens=300)
+    for sequences in (1, 100, 700):
+        longest = math.floor(capacity.overflow_length(step, sequences))
+        fit = [capacity.sequences_per_copy(step.having(completion=longest + more)) for more in (0, 1)]
+        assert fit[0] >= sequences > fit[1]
+
+
+def test_a_model_with_windows_crosses_where_rollout_and_learning_take_equally_long():
+    for name in ("gpt-oss-120b", "DeepSeek-V4-Flash", "Llama-4-Maverick"):
+        step = configuration.for_model(models.model(name), accelerators.accelerator("B300"), gpus=64, gpus_per_copy=64, reference=False)
+        at = rl_step(step.having(completion=phases.crossover_length(step)))
+        assert at.rollout.seconds == pytest.approx(at.learning.seconds, rel=1e-3)
+
+
+def test_a_cache_of_windows_alone_fills_memory_at_no_length():
+    narrow = replace(models.model("Qwen3-8B"), window=1024)
+    step = configuration.for_model(narrow, accelerators.accelerator("H100 SXM"))
+    assert phases.crossover_length(step) == phases.crossover_length(step.having(capacity="ignored"))
+    with pytest.raises(ValueError, match="^kv_bytes of layers that keep all positions"):
+        capacity.overflow_length(step)
 
 
 # ------------------------------------------------------------------------------------------------------------------------- lengths

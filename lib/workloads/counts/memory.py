@@ -229,7 +229,7 @@ def cards_that_hold(
     beside it.
 
     Equation:
-        the least g with g memory >= weights + batch x tokens x (B/token) x kv_copies(g).
+        the least g with g memory >= weights + batch (tokens x (B/token) x kv_copies(g) + state).
 
     Args:
         model: a Model.
@@ -254,7 +254,7 @@ def cards_that_hold(
         (9, None)
     """
     room = positive(memory_bytes, "memory_bytes", "B")
-    weights, cache = weight_bytes(model, bytes_per_parameter), kv_bytes(model, tokens, batch, bytes_per_value)
+    weights, cache = weight_bytes(model, bytes_per_parameter) + state_bytes(model, batch), kv_bytes(model, tokens, batch, bytes_per_value)
     return next(
         (cards for cards in range(1, 1025) if cards * room >= weights + cache * kv_copies(model, cards, tokens=maximum(tokens, 1))), None
     )

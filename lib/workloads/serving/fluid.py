@@ -49,16 +49,15 @@ def decode_rate(model: Model, machine: Machine, batch: Count, past: Tokens, repl
         2795.66
     """
     layout = Layout(tensor=machine.count)
-    seconds = machine.seconds(decode(model, past, batch, formats, layout))
-    _refuse_what_does_not_fit(model, machine, layout.kv_copies(model) * batch * past, formats)
-    return whole(replicas, "replicas", "", 1) * batch / seconds
+    _refuse_what_does_not_fit(model, machine, batch, past, layout.kv_copies(model, maximum(past, 1)), formats)
+    return whole(replicas, "replicas", "", 1) * batch / machine.seconds(decode(model, past, batch, formats, layout))
 
 
-def _refuse_what_does_not_fit(model, machine, tokens, formats):
-    """Refuse weights, or a cache of so many tokens (each as often as the machine stores it), beyond the memory."""
+def _refuse_what_does_not_fit(model, machine, batch, past, copies, formats):
+    """Refuse weights, or cache and state of a batch (the cache in as many copies as the machine stores), beyond the memory."""
     weights, room = memory.weight_bytes(model, formats.weight_bytes), machine.memory_bytes
-    entry = memory.kv_bytes_per_token(model, formats.cache_bytes)
-    if is_symbolic(tokens) or weights + (most := entry * (tokens.max() if is_array(tokens) else tokens)) <= room:
+    held = copies * memory.kv_bytes(model, past, batch, formats.cache_bytes) + memory.state_bytes(model, batch)
+    if is_symbolic(held) or weights + (most := held.max() if is_array(held) else held) <= room:
         return
     have = f"of one {machine.accelerator.name}" if machine.count == 1 else f"of {machine.count} {machine.accelerator.name}"
     if weights > room:
@@ -67,9 +66,10 @@ def _refuse_what_does_not_fit(model, machine, tokens, formats):
             f"model must fit the memory {have}, {room:,} B, since every replica holds a whole copy, got {model.name} with "
             f"{weights:,} B of weights: split over accelerators, a copy takes at least {least}"
         )
+    stored = next(iter((copies * batch * past)[held == most])) if is_array(held) else copies * batch * past
     raise ValueError(
         f"batch x past (sequences x tokens) must leave a cache of at most {room - weights:,} B, what the weights of {model.name}, "
-        f"{weights:,} B, leave of the memory {have}, {room:,} B: {(room - weights) // entry:,} tokens, got {most:,} B"
+        f"{weights:,} B, leave of the memory {have}, {room:,} B: {(room - weights) * stored // most:,} tokens, got {most:,} B"
     )
 
 

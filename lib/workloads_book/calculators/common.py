@@ -10,11 +10,10 @@ from .. import bands
 from .forms import num
 
 PERCENT = [k / 20 for k in range(1, 21)]
-# models whose layers meet every position and keep the same of each, or have states alone
-MODELS = [name for name, m in models.models().items() if all(met[1].even for met in parameter_counts.spans(m))]
-_SHAPES = {name: m for name, m in models.models().items() if name in MODELS and all(hasattr(run[1].mixer, "kv_heads") for run in m.stack)}
-ATTENTION = list(_SHAPES)
-DENSE = [name for name, m in _SHAPES.items() if not parameter_counts.parameters(m).experts and not parameter_counts.absorbs(m)]
+MODELS = list(models.models())
+# models whose layers meet every position and keep the same of each
+EVEN = [name for name, m in models.models().items() if not memory.state_bytes(m) and all(met[1].even for met in parameter_counts.spans(m))]
+ATTENTION = [name for name in EVEN if all(hasattr(run[1].mixer, "kv_heads") for run in models.model(name).stack)]
 CARDS = list(accelerators.accelerators())
 MEASURED_CARD = "RTX PRO 6000 Blackwell Workstation"
 
@@ -75,7 +74,7 @@ def must_fit(m, card, tokens, batch=1, share=1, batch_name="batch"):
         batch_name: as in `would_fit`.
     """
     weights = memory.weight_bytes(m)
-    one = memory.kv_bytes(m, tokens)
+    one = memory.kv_bytes(m, tokens) + memory.state_bytes(m)
     room = share * card.memory_bytes
     fit = memory.sequences_that_fit(room, weights, one)
     if fit >= batch:

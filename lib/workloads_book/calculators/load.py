@@ -2,7 +2,7 @@
 
 from math import gcd
 
-from workloads.counts import memory, request_tokens
+from workloads.counts import memory, parameter_counts, request_tokens
 from workloads.counts.layout import Layout
 from workloads.counts.passes import decode, prefill
 from workloads.facts import accelerators, models
@@ -16,7 +16,7 @@ from workloads_book.studies import backlog_paths
 
 from .. import measured_runs, plot
 from ..plot import Axis, Line
-from .common import ATTENTION, CARDS, DENSE, MEASURED_CARD, PERCENT, clock, efficiencies, measured, must_fit, scaled, several, would_fit
+from .common import CARDS, EVEN, MEASURED_CARD, MODELS, PERCENT, clock, efficiencies, measured, must_fit, scaled, several, would_fit
 from .forms import calculator, choice, count, doublings, group, num, result, switch
 
 
@@ -25,7 +25,7 @@ from .forms import calculator, choice, count, doublings, group, num, result, swi
     "roofline",
     "Roofline of one server",
     "What limits prefill and decode, how fast can they be at best, and how many sequences fit?",
-    choice("model", "Model", ATTENTION),
+    choice("model", "Model", MODELS),
     choice("accelerator", "Accelerator", CARDS),
     count("new", "Prompt: new tokens", 8192, "tokens", 1, 2**20, doublings(16, 2**17)),
     count("output", "Returned tokens", 256, "tokens", 2, 2**17, doublings(2, 2**15)),
@@ -52,9 +52,9 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     box = Machine(card, cards, precision, mfu, mbu, memory="label")
     formats = Formats(bytes_per_parameter, bytes_per_value)
     layout = Layout(cards)
-    end, copies, room = request.end_context, layout.kv_copies(m), box.memory_bytes
+    end, copies, room = request.end_context, layout.kv_copies(m, request.end_context), box.memory_bytes
     weights = memory.weight_bytes(m, bytes_per_parameter)
-    sequence = copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value)
+    sequence = copies * memory.kv_bytes(m, end, bytes_per_value=bytes_per_value) + memory.state_bytes(m)
     fit, context = fits(m, box, end, formats, layout), request.mean_decode_context
     passes = {"prefill": prefill(m, request, 1, formats, layout)}
     passes |= {f"decode of {number(n)}": decode(m, context, n, formats, layout) for n in dict.fromkeys((1, min(batch, fit or batch)))}
@@ -92,7 +92,12 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
         text = f"{_what_does_not_fit(model, named, batch, fit, weights, sequence, room)} {would}"
     least = 0 if interval is None else Machine(card, cards, precision).seconds(list(passes.values())[-1])
     usual = measured(
-        "A step of decoding", least, "decode", bits=8 * bytes_per_parameter, experts=bool(getattr(m, "experts", 0)), chips=cards
+        "A step of decoding",
+        least,
+        "decode",
+        bits=8 * bytes_per_parameter,
+        experts=bool(parameter_counts.parameters(m).experts),
+        chips=cards,
     )
     rows = [
         [name, quantity(p["flops"], "FLOP"), quantity(p["bytes"], "B"), f"{number(p['intensity'], 3)} FLOP/B"]
@@ -183,7 +188,7 @@ SHIFTING = {"Shifting load": {}, "The same load, evenly mixed": dict(first_share
     *REQUESTS,
     *group(
         "Servers",
-        choice("model", "Model", ATTENTION),
+        choice("model", "Model", MODELS),
         choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
         count("batch", "Sequences in a decode step", 64, "sequences", 1, 4096, doublings(1, 1024)),
         *efficiencies(),
@@ -298,7 +303,7 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
     ),
     *group(
         "Engine",
-        choice("model", "Model", DENSE),
+        choice("model", "Model", EVEN),
         choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
         num("memory_share", "Share of the memory that the engine may use", 0.9, "", 0.01, 1, PERCENT),
         count("blocks", "KV blocks (empty: all that fit)", None, "", 1, 10**7, optional=True),
@@ -355,7 +360,7 @@ def simulator(
         "weight_bytes": memory.weight_bytes(m),
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
-    known = (model, accelerator) == (DENSE[0], MEASURED_CARD) and engine == Engine(**SETTINGS)
+    known = (model, accelerator) == (EVEN[0], MEASURED_CARD) and engine == Engine(**SETTINGS)
     replays = (name for name in measured_runs.WINDOWS if known and load == measured_runs.replay_load(name))
     measured = next(map(measured_runs.measured_replay, replays), None)
     text = (
@@ -403,10 +408,10 @@ def _assumed(found, m, card, share, mfu, mbu):
         f"{quantity(found['weight_bytes'], 'B')}; the engine may use {quantity(share * card.memory_bytes, 'B')}.",
     )
     kept = [f"{name} {FACTORS[key]}" for name, key, value in (("MFU", "mfu", mfu), ("MBU", "mbu", mbu)) if value == FACTORS[key]]
-    if kept and (m.name, card.name) != (DENSE[0], MEASURED_CARD):
+    if kept and (m.name, card.name) != (EVEN[0], MEASURED_CARD):
         yield (
             None,
-            f"{' and '.join(kept)} {'were' if len(kept) > 1 else 'was'} fitted to {DENSE[0]} on {MEASURED_CARD}; for {m.name} on "
+            f"{' and '.join(kept)} {'were' if len(kept) > 1 else 'was'} fitted to {EVEN[0]} on {MEASURED_CARD}; for {m.name} on "
             f"{card.name} {'they are' if len(kept) > 1 else 'it is'} an assumption.",
         )
 

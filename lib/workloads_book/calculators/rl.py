@@ -12,7 +12,7 @@ from workloads_book.studies import round_schedule, samples, weight_sync
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import ATTENTION, CARDS, MODELS, PERCENT, assumed_shares, clock, scaled
+from .common import CARDS, MODELS, PERCENT, assumed_shares, clock, scaled
 from .forms import calculator, choice, count, doublings, group, num, possible, result, switch
 
 # one step ---------------------------------------------------------------------------------------------------
@@ -114,11 +114,17 @@ def _learner_verdict(step):
         )
 
 
+def without_cache(step, kv_bytes=0):
+    """Changes to an RLStep that leave the model's cache out, or put one of so many bytes a token in its place; attention's FLOPs stay."""
+    return dict(kv_bytes=kv_bytes, spans=tuple((span, 0, *work) for span, _, *work in step.policy.spans))
+
+
 def named_step(model, accelerator, bytes_per_parameter, bytes_per_value, expert_parallel, **given):
     """RLStep of a model and an accelerator by name; the round figures are those of the library's default step."""
     card = named_card(accelerator)
     if model != ROUND_MODEL:
-        return configuration.for_model(models.model(model), card, "bf16", bytes_per_parameter, bytes_per_value, expert_parallel, **given)
+        step = configuration.for_model(models.model(model), card, "bf16", bytes_per_parameter, bytes_per_value, expert_parallel, **given)
+        return step.having(**without_cache(step, given["kv_bytes"])) if "kv_bytes" in given else step
     cache = memory.kv_bytes_per_token(models.model("Qwen3-8B"), bytes_per_value)
     return configuration.RLStep(
         peak=card.peak(),
@@ -150,7 +156,7 @@ def _column(step):
         "other_seconds": step.method.other_seconds,
         "batch": step.batch,
         "crossover_tokens": _crossover(step.having_mean(1024)),
-        "overflow_tokens": capacity.overflow_length(step) if step.policy.kv_bytes > 0 else None,
+        "overflow_tokens": possible(lambda: capacity.overflow_length(step)),
     }
 
 
@@ -303,7 +309,7 @@ def _step_bars(columns):
     ),
     *group(
         "Machines",
-        choice("model", "Model", ATTENTION),
+        choice("model", "Model", MODELS),
         choice("accelerator", "Accelerator", CARDS),
         count("gpus", "GPUs that learn", 8, "", 1, 10**5, doublings(1, 1024)),
         count("gpus_per_copy", "GPUs that share one generating copy", 1, "", 1, 1024),

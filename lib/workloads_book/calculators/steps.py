@@ -13,7 +13,7 @@ from .. import plot
 from ..plot import Axis, Line
 from .common import CARDS, MODELS, PERCENT, assumed_shares, clock, measured
 from .forms import Input, calculator, choice, count, doublings, group, num, number_of, possible, result, switch
-from .rl import ASSUMPTIONS, PRINTED, ROUND, ROUND_CARD, ROUND_MODEL, SHARES, must_hold, named_card, named_step
+from .rl import ASSUMPTIONS, PRINTED, ROUND, ROUND_CARD, ROUND_MODEL, SHARES, must_hold, named_card, named_step, without_cache
 
 EXAMPLE, EXAMPLE_KV = "8B, cache of 128 kB a token", 64_000  # the running example of part one; values that a token keeps
 MODEL = choice("model", "Model", [ROUND_MODEL, EXAMPLE, *MODELS])
@@ -67,6 +67,7 @@ def _step(model, accelerator, bytes_per_parameter, bytes_per_value, own, **given
             raise ValueError(f"total_billion (billion) must be at least the {number(active)} that are active, got {number(every)}")
         changes |= dict(parameters=active * GIGA, total_parameters=every * GIGA, weight_bytes=every * GIGA * bytes_per_parameter)
         changes |= dict(head_parameters=0, embedding_bytes=0, expert_bytes=0, expert_share=1, pair_flops=0, decode_pair_flops=None)
+        changes |= dict(spans=tuple((span, each, 0, 0) for span, each, *_ in step.policy.spans))
     return step.having(**changes)
 
 
@@ -121,11 +122,11 @@ def throughput(model, accelerator, gpus, batch, completion, count_cache, gpus_pe
     must_hold(build, gpus, gpus_per_copy, "gpus", _named(model, own), _machine(accelerator, own))
     base = build(gpus_per_copy, gpus).having(group=1, capacity="ignored")
     _must_hold_batch(base, build, batch, gpus)
-    counted = {} if count_cache else dict(kv_bytes=0)
+    counted = {} if count_cache else without_cache(base)
     at = lambda n: base.having(prompts=n * copies, **counted)
     rate = lambda n: (found := phases.rl_step(at(n))).sampled_tokens / found.decode.seconds
     found = phases.rl_step(at(batch))
-    alone = phases.rl_step(at(1).having(kv_bytes=0, mbu=1, decode_mfu=1))
+    alone = phases.rl_step(at(1).having(**without_cache(base), mbu=1, decode_mfu=1))
     fit = capacity.sequences_per_copy(base)
     values = {
         "alone_rate": alone.sampled_tokens / alone.decode.seconds / gpus,
@@ -232,7 +233,7 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
     at = lambda tokens, g, n: _step(model, accelerator, own=own, gpus=n, gpus_per_copy=g, completion=tokens, **given)
     must_hold(lambda g, n: at(completion * growth, g, n), gpus, gpus_per_copy, "gpus", _named(model, own), _machine(accelerator, own))
     step = at(length, gpus_per_copy, gpus)
-    found, seen = phases.rl_step(step), phases.rl_step(step if count_cache else step.having(kv_bytes=0))
+    found, seen = phases.rl_step(step), phases.rl_step(step if count_cache else step.having(**without_cache(step)))
     of = lambda tokens, **changes: phases.rl_step(step.having(completion=tokens, **changes))
     full, adapters = of(length, lora=False), of(length, lora=True)
     run = [of(completion * (1 + (growth - 1) * k / 40)) for k in range(41)]
@@ -242,8 +243,8 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
         "ridge": seen.ridge,
         "intensity": seen.intensity,
         "regime": seen.regime,
-        "critical_batch_without_cache": _critical_batch(step.having(kv_bytes=0)),
-        "critical_batch": _critical_batch(step if count_cache else step.having(kv_bytes=0)),
+        "critical_batch_without_cache": _critical_batch(step.having(**without_cache(step))),
+        "critical_batch": _critical_batch(step if count_cache else step.having(**without_cache(step))),
         "cache_bytes": step.batch * step.sequence_bytes * gpus / g,
         "weight_bytes": gpus * step.resident_bytes,
         "memory_bytes": gpus * step.gpu.memory_bytes,

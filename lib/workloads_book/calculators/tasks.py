@@ -15,7 +15,7 @@ from workloads_book.studies import playback
 
 from .. import measured_runs, plot
 from ..plot import Axis, Bar, Line
-from .common import ATTENTION, PERCENT, clock, scaled
+from .common import MODELS, PERCENT, clock, scaled
 from .forms import Input, calculator, choice, count, doublings, group, num, possible, result
 
 # task -------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ def _stages(text):
         "State kept meanwhile",
         Input("waiting", "Stages that hold it", "text", "search compile"),
         count("tokens", "Context kept", 8192, "tokens", 0, 2**22, doublings(256, 2**20)),
-        choice("model", "Model", ATTENTION),
+        choice("model", "Model", MODELS),
     ),
 )
 def task(stages, stage, factor, executors, waiting, tokens, model):
@@ -64,7 +64,7 @@ def task(stages, stage, factor, executors, waiting, tokens, model):
     after = taskgraph.faster(graph, factor, stage)
     own = next(s.seconds for s in graph if s.name == stage)
     low, high = taskgraph.executor_bounds(graph, executors)
-    held = memory.kv_bytes(models.model(model), tokens)
+    held = memory.kv_bytes(models.model(model), tokens) + memory.state_bytes(models.model(model))
     kept = taskgraph.kept_seconds(graph, *waiting.split())
     share = own / positive(span, "span of stages", "s") if stage in path else 0
     values = {

@@ -97,7 +97,7 @@ def train(model, accelerator, gpus, mfu, mbu, tokens, sequences, micro_batches, 
         text = f"{update} and takes {clock(seconds + writing, 3)}; {_held(values, gpus, card)}"
     bound = roofline.compute_seconds(batches * flops.training(m, tokens).total, gpus * card.peak())  # causal, nothing recomputed
     usual = (
-        measured("An update", bound, "train", experts=bool(getattr(m, "experts", 0)), chips=gpus, tokens=tokens)
+        measured("An update", bound, "train", experts=bool(parameter_counts.parameters(m).experts), chips=gpus, tokens=tokens)
         if trained == "all weights"
         else ()
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...checks import MANY, formula, positive, whole
 from ...counts import memory
-from ...numeric import Number
+from ...numeric import Number, bisect
 from ...units import Count, Tokens
 from .configuration import RLStep
 
@@ -61,7 +61,7 @@ def overflow_length(step: RLStep, sequences: Count | None = None) -> Tokens:
     """Longest completion with which so many sequences still fit on a copy (tokens).
 
     Equation:
-        (g (memory - resident) / (n kv_copies) - state) / kv - prompt.
+        (g (memory - resident) / (n kv_copies) - state) / kv - prompt; by bisection where layers keep less than all.
 
     Args:
         step: an RLStep.
@@ -77,5 +77,8 @@ def overflow_length(step: RLStep, sequences: Count | None = None) -> Tokens:
     """
     n, placement = step.batch if sequences is None else positive(sequences, "sequences"), step.placement
     room = placement.gpus_per_copy * (step.gpu.memory_bytes - step.resident_bytes) / (n * placement.kv_copies)
+    if step.policy.spans:
+        positive(step.policy.kept(2**41) - step.policy.kept(2**40), "kv_bytes of layers that keep all positions", "B/token")
+        return (1 - 2**-52) * bisect(lambda tokens: step.policy.kept(tokens) - room, 0, 2**40) - step.rollout.prompt_tokens
     kv_bytes = positive(step.policy.kv_bytes, "kv_bytes", "B/token")
     return (room - step.policy.state_bytes) / kv_bytes - step.rollout.prompt_tokens

@@ -106,9 +106,7 @@ class RLStep:
         """Cache and state of the longest sequence, prompt included, over all GPUs of a copy (B): kv_copies (kv (prompt
         + longest) + state).
         """
-        tokens = self.rollout.prompt_tokens + self.rollout.longest
-        cache = self.policy.kv_bytes * tokens + sum(each * span.kept(tokens) for span, each, *_ in self.policy.spans)
-        return self.placement.kv_copies * (cache + self.policy.state_bytes)
+        return self.placement.kv_copies * self.policy.kept(self.rollout.prompt_tokens + self.rollout.longest)
 
     def weights_read(self, rows: Count) -> Bytes:
         """Weight bytes that one GPU reads in a decode step (B).
@@ -192,7 +190,9 @@ def for_model(
 
 
 def _attention(model, b_kv):
-    met = [(count, span, count * b_kv * sum(span.cached.values())) for count, span in parameter_counts.spans(model)]
+    every = parameter_counts.spans(model)
+    kinds = {span: sum(count for count, other in every if other == span) for span in dict.fromkeys(span for _, span in every)}
+    met = [(count, span, count * b_kv * sum(span.cached.values())) for span, count in kinds.items()]
     of = lambda count, pair: 2 * count * sum(pair)
     even = [(each, of(n, span.pair), of(n, span.absorbed or span.pair)) for n, span, each in met if span.even]
     uneven = tuple((span, each, of(n, span.pair), of(n, span.absorbed or span.pair)) for n, span, each in met if not span.even)

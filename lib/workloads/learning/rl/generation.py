@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...checks import formula, positive
-from ...numeric import Number, is_array, is_symbolic, line_sum, sum_of_larger, total
+from ...numeric import Number, floor, is_array, is_symbolic, line_sum, sum_of_larger, total
 from ...times import roofline
 from ...units import Bytes, Count, FlopCount, Seconds
 from .configuration import RLStep
@@ -51,52 +51,60 @@ def decode(step: RLStep, batch: Count) -> Phase:
         (145.2, True, 4096)
     """
     policy, placement, prompt = step.policy, step.placement, step.rollout.prompt_tokens
-    seconds = work = moved = stop = 0
-    batch = positive(batch, "batch", "sequences")
+    seconds, work, moved, stop, batch = 0, 0, 0, 0, positive(batch, "batch", "sequences")
     pair = policy.pair_flops if policy.decode_pair_flops is None else policy.decode_pair_flops
     entry = placement.kv_copies * policy.kv_bytes / placement.gpus_per_copy
-    for start, stop, alive, (level, slope) in _runs(step.rollout):
+    for start, stop, alive, (level, slope), left in _runs(step.rollout):
         rows = batch * alive
         fixed = step.weights_read(rows) + rows * 2 * placement.kv_copies * policy.state_bytes / placement.gpus_per_copy
         transfer = (fixed + batch * entry * level, batch * entry * slope)
         arithmetic = (rows * (2 * policy.parameters + pair * prompt), rows * pair)
-        for first, last, read, done in _reaching(step, start, stop):
-            lines = (transfer, arithmetic)
-            if policy.spans:
-                lines = (transfer[0] + rows * read, transfer[1]), (arithmetic[0] + rows * done, arithmetic[1])
+        for first, last, *lines in _reaching(step, (start, stop), left, rows, (transfer, arithmetic)):
             seconds += _seconds(step, first, last, *lines)
             work, moved = work + line_sum(first, last, *lines[1]), moved + line_sum(first, last, *lines[0])
     return Phase(seconds, work, moved, stop)
 
 
-def _reaching(step, start, stop):
-    """Pieces of a run of decode steps: (first, last, bytes read a row, FLOPs a row) that the policy's spans add; one, or one a step."""
+def _reaching(step, run, left, rows, lines):
+    """Pieces of a run of decode steps: (first, last, line of bytes, line of FLOPs), with what the policy's spans add to them.
+
+    In a piece what rows meet grows evenly, or by the even steps of a compressed cache; its sum is exact.
+    """
     if not step.policy.spans:
-        return [(start, stop, 0, 0)]
-    if step.rollout.context == "full" or is_array(stop) or is_symbolic(stop) or start != int(start) or stop != int(stop):
-        raise ValueError(f"completion must be whole tokens, each step at its own context, where layers have windows, got {stop!r}")
+        return [(*run, *lines)]
     prompt, copies = step.rollout.prompt_tokens, step.placement.kv_copies / step.placement.gpus_per_copy
-    met = ((at, step.policy.met(1, prompt + at - 1)) for at in range(int(start), int(stop) + 1))
-    return [(at, at, copies * read, done) for at, (_, read, done) in met]
+    if is_array(prompt + run[1]) or is_symbolic(prompt + run[1]):
+        raise ValueError(f"completion must be numbers, where layers have windows, got {run[1]!r}")
+    met = lambda first, steps=1: step.policy.met(steps, prompt + first - 1)[1:]
+    final = step.rollout.context == "full" and total(share * met(tokens)[0] for share, tokens in left) / total(share for share, _ in left)
+    seen = lambda first, steps=1: (copies * (steps * final or met(first, steps)[0]), met(first, steps)[1])
+    bends = [range(s.sees, floor(prompt + run[1]), s.sees) if s.chunk else [s.every * s.sees] for s, *_ in step.policy.spans if s.sees]
+    to = sorted({at - prompt for of in bends for at in of if run[0] <= at - prompt < run[1]})
+    pieces = zip([run[0] - 1, *to], [*to, run[1]])
+    parts = [(a + 1, b - a - 1, zip(lines, seen(a + 1, b - a), seen(a + 1), seen(b))) for a, b in pieces if b > a]
+    return [(0, more, *(_line(rows, start, more, *part) for part in both)) for start, more, both in parts]
+
+
+def _line(rows, start, more, line, summed, first, last):
+    slope = max(0, last - first) / max(1, more)
+    return line[0] + line[1] * start + rows * (summed / (more + 1) - slope * more / 2), line[1] + rows * slope
 
 
 def _runs(rollout):
     """Runs of decode steps with the same sequences alive: (first, last step, share alive, cached tokens read as (level,
-    slope)), the tokens as a multiple of the batch.
+    slope), lengths left), the tokens as a multiple of the batch.
     """
-    lengths = rollout.fed if rollout.stragglers else ((1, rollout.mean_fed),)
-    start = 1
+    start, lengths = 1, rollout.fed if rollout.stragglers else ((1, rollout.mean_fed),)
     for k, (_, stop) in enumerate(lengths):
         alive = total(share for share, _ in lengths[k:])
         final = total(share * (rollout.prompt_tokens + tokens) for share, tokens in lengths[k:])
-        yield start, stop, alive, (final, 0) if rollout.context == "full" else (alive * rollout.prompt_tokens, alive)
+        yield start, stop, alive, (final, 0) if rollout.context == "full" else (alive * rollout.prompt_tokens, alive), lengths[k:]
         start = stop + 1
 
 
 def _seconds(step, start, stop, transfer, arithmetic):
-    gpu = step.gpu
+    gpu, rate = step.gpu, step.placement.gpus_per_copy * step.gpu.peak
     transfer = tuple(roofline.transfer_seconds(part, gpu.bandwidth, gpu.mbu) for part in transfer)
     if step.rollout.decode_bound == "memory":
         return line_sum(start, stop, *transfer)
-    rate = step.placement.gpus_per_copy * gpu.peak
     return sum_of_larger(start, stop, transfer, tuple(roofline.compute_seconds(part, rate, gpu.decode_mfu) for part in arithmetic))

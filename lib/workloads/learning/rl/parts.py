@@ -188,6 +188,14 @@ class Policy:
         seen = [(span.seen(new, past), *each) for span, *each in self.spans]
         return sum(n * pair for n, _, pair, _ in seen), sum(n * b for n, b, _, _ in seen), sum(n * pair for n, _, _, pair in seen)
 
+    def kept(self, tokens: Tokens) -> Bytes:
+        """Cache and state of one sequence (B).
+
+        Args:
+            tokens: of the sequence.
+        """
+        return self.kv_bytes * tokens + sum(each * span.kept(tokens) for span, each, *_ in self.spans) + self.state_bytes
+
     @property
     def all_parameters(self) -> Count:
         """Parameters that exist, active or not."""

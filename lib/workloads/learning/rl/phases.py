@@ -276,7 +276,7 @@ def crossover_length(step: RLStep) -> Tokens | None:
         return result.rollout.seconds - result.learning.seconds
 
     low, high = 1, 2**20
-    if step.placement.capacity == "waves" and step.policy.kv_bytes > 0:
+    if step.placement.capacity == "waves" and step.policy.kept(2**41) > step.policy.kept(2**40):
         high = min(high, overflow_length(step, 1) * step.rollout.mean_completion / step.rollout.longest)
     if lead(low) >= 0 or lead(high) <= 0:
         return None
