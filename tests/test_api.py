@@ -164,7 +164,7 @@ def test_entries_name_the_pages_whose_code_calls_them_and_the_code_links_to_them
         page, docname = built(path), path.relative_to(ROOT).with_suffix("").as_posix()
         cells = [c for c in content.page(path).cells if c.kind == "code"]
         code = "\n".join(c.source for c in cells if not {"remove-cell", "remove-input"} & c.tags)
-        imports = re.findall(r"^from workloads\.[\w.]+ import (?:\(([^)]*)\)|(.*))$", code, re.MULTILINE)
+        imports = re.findall(r"^from workloads(?:_book)?\.[\w.]+ import (?:\(([^)]*)\)|(.*))$", code, re.MULTILINE)
         imported = set(re.findall(r"\w+", " ".join(map("".join, imports))))
         for module, name in set(re.findall(r"(?<![\w.])(\w+)\.(\w+)\(", code)) if page else ():
             if module in imported and (full := f"{library.short().get(module)}.{name}") in EVERY:

@@ -94,7 +94,7 @@ LEADING = {  # one of the first three
     "encoder decoder": f"{W}/3-2-4-encoder-decoder",
     "recomputation": f"{W}/3-4-3-update",
 }
-FEW = 350_000  # bytes of the index, compressed: the script asks for it when somebody goes to the search
+FEW = 400_000  # bytes of the index, compressed: the script asks for it when somebody goes to the search
 
 
 def search_for(tab, words):

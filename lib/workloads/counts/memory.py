@@ -50,9 +50,6 @@ def _width(width, part, name):
 
 def _cached(spans, width):
     """Bytes that a position leaves in the cache, or an entry of several, over layers: [(bytes, span)] (B)."""
-    if not isinstance(width, Mapping):
-        each = positive(width, "bytes_per_value", "B")
-        return [(count * sum(span.cached.values()) * each, span) for count, span in spans]
     entry = lambda span: sum(values * _width(width, what, "bytes_per_value") for what, values in span.cached.items())
     return [(count * entry(span), span) for count, span in spans]
 

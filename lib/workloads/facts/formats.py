@@ -22,15 +22,13 @@ def _each(row):
 BYTES: dict[str, float] = {row["format"]: _each(row) for row in table("formats")}
 
 
-PARTS = {
-    "weights": ("embedding", "attention", "ffn", "router", "experts", "shared_experts", "biases", "norms", "head", "other"),
-    "cache": ("key", "value", "latent", "rope", "index", "entry", "other"),
-}
+_OF_WEIGHTS = ("embedding", "attention", "ffn", "router", "experts", "shared_experts", "biases", "norms", "head", "other")
+_OF_CACHE = ("key", "value", "latent", "rope", "index", "entry", "other")
 
 
 def _format(value, name, unit):
     if isinstance(value, Mapping):
-        parts = {one_of(part, f"part of {name}", PARTS.get(name, ())): each for part, each in value.items()}
+        parts = {one_of(part, f"part of {name}", _OF_CACHE if name == "cache" else _OF_WEIGHTS): each for part, each in value.items()}
         return MappingProxyType({part: _format(each, f"{name}[{part!r}]", unit) for part, each in parts.items()})
     return one_of(value, name, tuple(BYTES)) if isinstance(value, str) else positive(value, f"{name}, where it is no name,", unit)
 

@@ -290,8 +290,8 @@ def _refuse_below(room, name, rule, shape):
 
 Mixer = Attention | LatentAttention | CompressedAttention | GatedDelta | StateSpace | Rwkv
 FeedForward = Gated | Plain | Experts
-_EVERY = (Attention, LatentAttention, CompressedAttention, GatedDelta, StateSpace, Rwkv, Gated, Plain, Experts)
-KINDS = {kind.__name__: kind for kind in _EVERY}
+_MIXERS = (Attention, LatentAttention, CompressedAttention, GatedDelta, StateSpace, Rwkv)
+KINDS = {kind.__name__: kind for kind in (*_MIXERS, Gated, Plain, Experts)}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from functools import lru_cache
 from math import ceil
 
 from workloads.counts import flops, parameter_counts, training_memory
-from workloads.facts import accelerators, models
+from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
 from workloads.times import roofline
 from workloads.units import GIGA, HOUR, number, quantity
@@ -18,6 +18,18 @@ from .forms import calculator, choice, count, doublings, group, num, possible, r
 # training ---------------------------------------------------------------------------------------------------
 SHARES = {"mfu": 0.4, "mbu": 0.7}
 TRAINED = {"all weights": None, "LoRA on attention": ("attention",), "LoRA on attention and FFN": ("attention", "ffn", "shared experts")}
+# sizes that the walk through a training step knows; a layer with any other is refused there
+_KNOWN = {"heads", "kv_heads", "head_dim", "value_dim", "qkv_bias", "qk_norm", "latent", "rope_dim", "query_rank"}
+_KNOWN |= {"ffn", "experts", "active_experts", "expert_ffn", "shared_experts"}
+
+
+def _is_walked(m):
+    parts = [part for _, layer in m.stack for part in (layer.mixer, layer.ffn)]
+    plain_parts = all(type(part) is not layers.Plain and getattr(part, "qk_norm", True) != "all" for part in parts)
+    return not m.positions and plain_parts and not any(size for part in parts for name, size in vars(part).items() if name not in _KNOWN)
+
+
+WALKED = [name for name in ATTENTION if _is_walked(models.model(name))]
 
 
 @lru_cache(maxsize=8)
@@ -33,7 +45,7 @@ def _training_graph(model, tokens, trained, rank):
     "training",
     "Memory and FLOPs of training",
     "What must be kept, what is computed, and how long does an update take?",
-    choice("model", "Model", ATTENTION),
+    choice("model", "Model", WALKED),
     count("gpus", "GPUs that share the state evenly", 8, "", 1, 10**5, doublings(1, 1024)),
     count("tokens", "Tokens of a sequence", 8192, "tokens", 1, 2**20, doublings(128, 2**17)),
     choice("trained", "Trained", tuple(TRAINED)),

@@ -80,8 +80,8 @@ def full_name(name, module=None):
 
 
 def page_of(module):
-    """Name of a module's page: `counts.flops`, `workloads_book.page`, `workloads`."""
-    return module.removeprefix("workloads.")
+    """Name of a module's page: `counts.flops`, `studies.playback`, `workloads_book.page`, `workloads`."""
+    return module.removeprefix("workloads_book." if module.startswith(STUDIES) else "workloads.")
 
 
 # -------------------------------------------------------------------------------------------------------------------------- docstrings
