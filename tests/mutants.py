@@ -49,6 +49,7 @@ OWN = {  # tests by another name
     "explanations": "explain",
     **dict.fromkeys(("layout", "machine", "passes"), "passes"),
     "links": "collectives",
+    "blocks": "simulation_features",
 }
 GENERATED = ("edges", "fuzz", "kinds_of_number")  # tests that go through all modules, each case named by what it calls
 EACH = 20  # places drawn in a module at least

@@ -48,7 +48,7 @@ def decode_rate(model: Model, machine: Machine, batch: Count, past: Tokens, repl
         >>> round(decode_rate(model("Qwen3-8B"), card, batch=64, past=2742), 2)
         2795.66
     """
-    layout = Layout(tensor=machine.count)
+    layout, past = Layout(tensor=machine.count), nonnegative(past, "past", "tokens")
     _refuse_what_does_not_fit(model, machine, batch, past, layout.kv_copies(model, maximum(past, 1)), formats)
     return whole(replicas, "replicas", "", 1) * batch / machine.seconds(decode(model, past, batch, formats, layout))
 

@@ -210,7 +210,7 @@ def step_time(
         22.89
         >>> mixture = step_time(model("Qwen3-30B-A3B"), Machine(accelerator("H100 SXM")))
         >>> round(1000 * mixture.seconds(1, 1, 0, 0, 1000), 2), round(1000 * mixture.seconds(64, 64, 0, 0, 64000), 2)
-        (2.03, 19.57)
+        (1.85, 19.64)
     """
     if memory.state_bytes(model):
         raise ValueError(f"model must have attention in all layers, got {model.name}")
