@@ -26,7 +26,7 @@ COUNTED = {row["model"]: row for row in ROWS if row["part"] == "total"}
 PUBLISHED = sorted(name for name in COUNTED if "--" in name)
 MADE = json.loads(CASES.read_text(encoding="utf-8"))
 REFUSED = {"MiniMaxAI--MiniMax-M3": "minimax_m3", "nvidia--MiniMax-M3-NVFP4": "minimax_m3"}  # attention over blocks that an indexer picks
-BY_HAND = {"nvidia--Llama-3_3-Nemotron-Super-49B-v1": 49_867_145_216}  # transformers lacks the family: the model card's own count
+BY_HAND = {"nvidia--Llama-3_3-Nemotron-Super-49B-v1": 49_867_145_216}  # no class there: our own count
 WINDOWED = {"sliding_attention", "chunked_attention", "compressed_sparse_attention", "heavily_compressed_attention"}
 SLIDING = {"layer_types": ["sliding_attention"] * 6}
 TINY = MADE["llama, heads of hidden / heads"]
