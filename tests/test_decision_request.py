@@ -11,9 +11,9 @@ from workloads.counts import memory
 from workloads.counts.passes import decode, prefill
 from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import accelerator
-from workloads.facts.measurements import decision_request
 from workloads.facts.models import model
 from workloads.times.machine import Machine
+from workloads_book.studies.measurements import decision_request
 
 QWEN, H100 = model("Qwen3-8B"), Machine(accelerator("H100 SXM"), mfu=0.4, mbu=0.5)
 

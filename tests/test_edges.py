@@ -17,7 +17,7 @@ from workloads.costs import attempts, tokens
 from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
-from workloads.learning.rl import parts, price
+from workloads.learning.rl import parts
 from workloads.serving import arrivals, engine, step_seconds
 from workloads.times import machine, taskgraph
 from workloads_book.studies import (
@@ -28,6 +28,7 @@ from workloads_book.studies import (
     encoder_decoder,
     lifetime,
     mixture_of_experts,
+    price,
     round_schedule,
     service_levels,
     speech,

@@ -9,12 +9,12 @@ import content
 import pytest
 
 from workloads.counts.request_tokens import Request
-from workloads.learning.rl import configuration, phases, price
+from workloads.learning.rl import configuration, phases
 from workloads.serving import arrivals
 from workloads_book import calculators, ledger, measured_runs
 from workloads_book.calculators import load, training
 from workloads_book.page import in_unit
-from workloads_book.studies import arrival_patterns
+from workloads_book.studies import arrival_patterns, price
 
 ROOT = Path(__file__).parents[1]
 

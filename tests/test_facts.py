@@ -11,9 +11,9 @@ from workloads.counts.parameter_counts import active_parameters, matrices, param
 from workloads.facts import tables
 from workloads.facts.accelerators import Accelerator, accelerator, accelerators
 from workloads.facts.layers import StateSpace
-from workloads.facts.measurements import measurements
 from workloads.facts.models import Model, model, models
 from workloads.facts.tables import base_value, table
+from workloads_book.studies.measurements import measurements
 
 WRITTEN_OUT = {row["item"] for row in table("models") if row["quantity"] == "stack"}
 TRANSFORMERS = [name for name in models() if name not in WRITTEN_OUT]

@@ -30,7 +30,7 @@ from workloads.costs import attempts, tokens
 from workloads.counts import collectives, layout, layout_memory, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
-from workloads.learning.rl import configuration, parts, phases, price
+from workloads.learning.rl import configuration, parts, phases
 from workloads.serving import arrivals, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
@@ -44,6 +44,7 @@ from workloads_book.studies import (
     lifetime,
     mixture_of_experts,
     playback,
+    price,
     round_schedule,
     service_levels,
     speech,

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from workloads.counts import flops
 from workloads.counts.parameter_counts import spans
 from workloads.facts import accelerators, models
-from workloads.learning.rl import capacity, configuration, generation, parts, phases, price
+from workloads.learning.rl import capacity, configuration, generation, parts, phases
 from workloads.learning.rl.configuration import RLStep, printed_page
 from workloads.learning.rl.phases import rl_step
+from workloads_book.studies import price
 
 LENGTHS = [512, 1024, 2048, 4096, 8192, 16384]
 

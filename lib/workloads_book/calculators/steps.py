@@ -5,9 +5,10 @@
 import re
 from math import fsum
 
-from workloads.learning.rl import capacity, phases, price
+from workloads.learning.rl import capacity, phases
 from workloads.times import roofline
 from workloads.units import GIGA, TERA, number, quantity
+from workloads_book.studies import price
 
 from .. import plot
 from ..plot import Axis, Line

@@ -7,11 +7,11 @@ from workloads.costs import attempts
 from workloads.costs.attempts import solved_within
 from workloads.counts import memory
 from workloads.facts import models
-from workloads.facts.measurements import decision_request
 from workloads.serving import latency_metrics
 from workloads.times import roofline, taskgraph
 from workloads.units import GIGA, number, quantity
 from workloads_book.studies import playback
+from workloads_book.studies.measurements import decision_request
 
 from .. import measured_runs, plot
 from ..plot import Axis, Bar, Line

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import one_of
-from ..numeric import Number
-from .tables import base_value, table
+from workloads.checks import one_of
+from workloads.facts.tables import base_value, table
+from workloads.numeric import Number
 
 
 @dataclass(frozen=True)

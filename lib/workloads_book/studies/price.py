@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...checks import formula, nonnegative
-from ...costs import rent
-from ...numeric import Number, is_array, is_symbolic
-from ...units import Dollars
-from .phases import Breakdown
+from workloads.checks import formula, nonnegative
+from workloads.costs import rent
+from workloads.learning.rl.phases import Breakdown
+from workloads.numeric import Number, is_array, is_symbolic
+from workloads.units import Dollars
 
 
 # ---------------------------------------------------------------------------------------------------------------- money
