@@ -1,10 +1,13 @@
 """What a build does again: only what has changed; and how it says what it took."""
 
 import os
+import subprocess
 import sys
 
+import nbformat
 import pytest
 from conftest import ROOT
+from jupyter_cache import get_cache
 
 sys.path.insert(0, str(ROOT / "book/_site"))
 import build
@@ -80,7 +83,9 @@ def book(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "drop", lambda names: dropped.extend(names))
     monkeypatch.setattr(build, "pages", lambda: calls.append("pages") or int(not place(tmp_path, "_build/html/book/index.html")))
     monkeypatch.setattr(build, "live_notebooks", lambda: calls.append("lite") or Ended())
-    monkeypatch.setitem(sys.modules, "execute", type("Execute", (), {"main": lambda workers: calls.append("execute")}))
+    monkeypatch.setitem(
+        sys.modules, "execute", type("Execute", (), {"main": lambda workers, first: calls.append("stored" if first else "execute")})
+    )
     return tmp_path, calls, dropped
 
 
@@ -96,8 +101,8 @@ def again(book):
 ALL = ["lite", "execute", "pages"]
 
 
-def test_the_first_build_does_everything_and_the_second_nothing(book):
-    assert again(book)[0] == ALL
+def test_the_first_build_does_everything_from_stored_outputs_and_the_second_nothing(book):
+    assert again(book)[0] == ["lite", "stored", "pages"]
     assert again(book) == ([], [])
 
 
@@ -138,7 +143,7 @@ def test_a_build_that_failed_is_done_again(book, monkeypatch):
 def test_a_build_without_the_live_notebooks_that_it_began_has_failed(book, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(build, "live_notebooks", lambda: Ended(1))
-        assert build.main() == 1 and book[1] == ["execute"]
+        assert build.main() == 1 and book[1] == ["stored"]
     assert again(book)[0] == ALL
 
 
@@ -158,6 +163,45 @@ def test_only_changed_notebooks_are_looked_up_in_the_cache(tmp_path, monkeypatch
     place(tmp_path, "book/b.ipynb", "c")
     assert execute.main(1) == 0
     assert asked == [["a.ipynb", "b.ipynb"], ["b.ipynb"]]
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A folder under git with one notebook, whose stored output is 7; and the notebooks that were run."""
+    cell = nbformat.v4.new_code_cell("1 + 1", outputs=[nbformat.v4.new_output("stream", text="7")], execution_count=1)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), place(tmp_path, "book/p.ipynb"))
+    place(tmp_path, "lib/m.py", "X = 1\n")
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    ran = []
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    monkeypatch.setattr(execute, "CACHE", tmp_path / "_build/cache")
+    monkeypatch.setattr(execute, "pages", lambda: [tmp_path / "book/p.ipynb"])
+    monkeypatch.setattr(execute, "execute", lambda cache, paths, workers: ran.extend(paths) or 0)
+    return tmp_path, ran
+
+
+def test_the_first_build_of_a_clone_takes_the_stored_outputs(clone):
+    assert execute.main(1, first=True) == 0 and not clone[1]
+    kept = get_cache(str(execute.CACHE)).get_cache_bundle(1)
+    assert kept.nb.cells[0].outputs[0].text == "7"
+
+
+@pytest.mark.parametrize("touched", ["lib/m.py", "book/p.ipynb", "lib/new.py", None])
+def test_a_touched_clone_and_every_later_build_run_the_notebooks(clone, touched):
+    folder, ran = clone
+    if touched:
+        with (folder / touched).open("a", encoding="utf-8") as file:
+            file.write("\n")
+    assert execute.main(1, first=bool(touched)) == 0
+    assert [p.name for p in ran] == ["p.ipynb"]
+
+
+def test_a_folder_without_git_has_nothing_committed(tmp_path, monkeypatch):
+    monkeypatch.setattr(execute, "ROOT", tmp_path)
+    assert not execute.committed()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not execute.committed()
 
 
 # ------------------------------------------------------------------------------------------------------------------------ the clock

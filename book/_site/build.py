@@ -132,7 +132,7 @@ def main():
     import execute
 
     live = live_notebooks()
-    failed = execute.main(min(os.cpu_count() or 2, 8))
+    failed = execute.main(min(os.cpu_count() or 2, 8), first=not before)
     if live.wait() or failed:
         return 1
     if pages():
