@@ -163,6 +163,24 @@ def measured_range(bound_seconds, kind, bits=16, experts=False, chips=1, tokens=
     return f"bound {bound}; measured machines need {least} to {most}"
 
 
+def sentence(what, bound_seconds, kind, **work):
+    """What measured machines need for a piece of work that has a name: what a page or a calculator says beside a time that is a model.
+
+    Args:
+        what: the work, as the sentence begins.
+        bound_seconds: as in `measured_range`.
+        kind: as in `class_of`.
+        **work: as in `class_of`.
+
+    Example:
+        >>> sentence("An update", 0.012, "train", chips=8)
+        'An update: bound 12 ms; measured machines need 23 to 44 ms.'
+        >>> sentence("The whole step", 131, "rl", chips=8).partition(": ")[2]
+        'bound 130 s; unknown what machines need: fewer than 3 publishers measured such work.'
+    """
+    return f"{what}: {measured_range(bound_seconds, kind, **work)}."
+
+
 def shares(kind, bits=16, experts=False, chips=1, tokens=0):
     """Text: the band of a piece of work as shares of the bound; only for work whose class has one.
 

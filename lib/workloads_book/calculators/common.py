@@ -102,7 +102,7 @@ def assumed_shares(card, defaults, **reached):
 
 
 def measured(what, bound, kind, **work):
-    """Verdict: what measured machines need where the roofline says so many seconds; none where no class has a band.
+    """Verdict: what measured machines need where the roofline says so many seconds, or that nobody can tell; none without a time.
 
     Args:
         what: the work, as the sentence begins.
@@ -110,8 +110,8 @@ def measured(what, bound, kind, **work):
         kind: as in `bands.class_of`.
         **work: as in `bands.class_of`.
     """
-    if bound and bands.band(kind, **work):
-        yield None, f"{what}: {bands.measured_range(bound, kind, **work)}."
+    if bound:
+        yield None, bands.sentence(what, bound, kind, **work)
 
 
 def clock(seconds, digits=4):

@@ -242,10 +242,17 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
     return result(
         text,
         values,
-        _backlog_verdicts(values, batch),
+        [*_backlog_verdicts(values, batch), *_decode_range(m, card, batch, contexts[0])],
         [(["window", "prompt tokens/s>", "decode steps/s>", "served at most>"], rows)],
         [_backlog_plot(path, flat, seconds)],
     )
+
+
+def _decode_range(m, card, batch, context, remark=""):
+    """Verdict: what measured machines need for a decode step of 16-bit weights beside its roofline."""
+    what = f"A step of decoding {number(batch)} sequence{'s' * (batch != 1)} of {number(round(context))} tokens{remark}"
+    least = Machine(card).seconds(decode(m, context, batch))
+    yield from measured(what, least, "decode", experts=bool(parameter_counts.parameters(m).experts))
 
 
 def _backlog_verdicts(values, batch):
@@ -362,7 +369,7 @@ def simulator(
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
     known = (model, accelerator) == (EVEN[0], MEASURED_CARD) and engine == Engine(**SETTINGS)
     replays = (name for name in measured_runs.WINDOWS if known and load == measured_runs.replay_load(name))
-    measured = next(map(measured_runs.measured_replay, replays), None)
+    replay = next(map(measured_runs.measured_replay, replays), None)
     text = (
         f"{number(found['requests'])} requests: 95% have their first token within {clock(found['ttft_p95'], 3)} and end within "
         f"{clock(found['request_p95'], 3)}; "
@@ -371,8 +378,8 @@ def simulator(
     return result(
         text,
         found,
-        [*_serving_verdicts(found, windows, measured), *_assumed(found, m, card, memory_share, mfu, mbu)],
-        [_serving_table(found, measured)],
+        [*_serving_verdicts(found, windows, replay), *_assumed(found, m, card, memory_share, mfu, mbu), *_busiest(run, engine, m, card)],
+        [_serving_table(found, replay)],
         _serving_plots(run, engine, waiting),
     )
 
@@ -424,6 +431,12 @@ def _outstanding(run):
         level += change
         corners.append((time, level))
     return corners
+
+
+def _busiest(run, engine, m, card):
+    """Verdict: what measured machines need for the step of the most requests, its cache as many tokens as its blocks hold."""
+    _, blocks, batch = max(run.timeline, key=lambda event: event[2])
+    yield from _decode_range(m, card, batch, blocks * engine.block_size / batch, ", the most at once")
 
 
 def _serving_verdicts(found, windows, measured):

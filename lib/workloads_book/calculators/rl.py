@@ -12,7 +12,7 @@ from workloads_book.studies import round_schedule, samples, weight_sync
 
 from .. import plot
 from ..plot import Axis, Line
-from .common import CARDS, MODELS, PERCENT, assumed_shares, clock, scaled
+from .common import CARDS, MODELS, PERCENT, assumed_shares, clock, measured, scaled
 from .forms import calculator, choice, count, doublings, group, num, possible, result, switch
 
 # one step ---------------------------------------------------------------------------------------------------
@@ -164,6 +164,24 @@ def _printed_assumptions(model):
     return {name: value for name, value in PRINTED.items() if name != "kv_bytes" or model == ROUND_MODEL}
 
 
+def measured_parts(step, where=""):
+    """Verdicts: what measured machines need for a decode step and the training of an RL step, and that nobody can tell for all of it.
+
+    Args:
+        step: the RLStep; its bound is the same step at both peaks, where nothing is computed twice.
+        where: what the sentences add, such as a length.
+    """
+    bound = phases.rl_step(step.having(mfu=1, mbu=1, decode_mfu=1, recompute=False))
+    policy, rollout, gpus = step.policy, step.rollout, step.placement.gpus
+    experts, tokens = policy.expert_bytes > 0, rollout.prompt_tokens + rollout.mean_completion
+    bits = 8 * policy.weight_bytes / policy.all_parameters
+    each = bound.decode.seconds / bound.decode.steps
+    yield from measured(f"A step of decoding{where}", each, "decode", bits=bits, experts=experts, chips=step.placement.gpus_per_copy)
+    kind = "lora" if step.method.lora else "train"
+    yield from measured(f"Training in a step{where}", bound.training.seconds, kind, experts=experts, chips=gpus, tokens=tokens)
+    yield from measured(f"The whole step{where}", bound.step_seconds, "rl", experts=experts, chips=gpus)
+
+
 @calculator(
     "rl-step",
     "One step of reinforcement learning",
@@ -210,6 +228,7 @@ def rl_step(model, completion, spread, longest, **given):
     sampling = "gpus" if given["rollout_gpus"] is None else "rollout_gpus"
     step_of = lambda g, n: named_step(model, completion=lengths, **{**given, **chosen, "gpus_per_copy": g, sampling: n})
     must_hold(step_of, given[sampling], given["gpus_per_copy"], sampling, model, given["accelerator"])
+    own_step = step_of(given["gpus_per_copy"], given[sampling])
     columns = {"yours": build(chosen)}
     if chosen != {i.name: i.default for i in ASSUMPTIONS if i.default is not None}:
         columns = {"corrected": possible(lambda: build({})), **columns}
@@ -225,8 +244,9 @@ def rl_step(model, completion, spread, longest, **given):
         {f"{name}: {key}": value for name, c in columns.items() for key, value in c.items()},
         [
             *_step_verdicts(columns),
-            *_learner_verdict(step_of(given["gpus_per_copy"], given[sampling])),
+            *_learner_verdict(own_step),
             *assumed_shares(named_card(given["accelerator"]), SHARES, mfu=given["mfu"], mbu=given["mbu"]),
+            *measured_parts(own_step),
         ],
         [_step_table(columns)],
         [_step_bars(columns)],
@@ -360,6 +380,7 @@ def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, 
             *_cycle_verdicts(values, kept, confidence, staleness, slowest),
             *_learner_verdict(base),
             *assumed_shares(card, SHARES, mfu=given["mfu"], mbu=given["mbu"]),
+            *measured_parts(step_at(retained).step),
         ],
         [(["role", "seconds of a round>", "busy>"], rows)],
         [_cycle_plot(values, retained, staleness)],

@@ -14,7 +14,19 @@ from .. import plot
 from ..plot import Axis, Line
 from .common import CARDS, MODELS, PERCENT, assumed_shares, clock, measured
 from .forms import Input, calculator, choice, count, doublings, group, num, number_of, possible, result, switch
-from .rl import ASSUMPTIONS, PRINTED, ROUND, ROUND_CARD, ROUND_MODEL, SHARES, must_hold, named_card, named_step, without_cache
+from .rl import (
+    ASSUMPTIONS,
+    PRINTED,
+    ROUND,
+    ROUND_CARD,
+    ROUND_MODEL,
+    SHARES,
+    measured_parts,
+    must_hold,
+    named_card,
+    named_step,
+    without_cache,
+)
 
 EXAMPLE, EXAMPLE_KV = "8B, cache of 128 kB a token", 64_000  # the running example of part one; values that a token keeps
 MODEL = choice("model", "Model", [ROUND_MODEL, EXAMPLE, *MODELS])
@@ -399,7 +411,11 @@ def step_by_length(lengths, model, accelerator, gpus, gpus_per_copy, flops_colum
     return result(
         text,
         values,
-        [*_length_verdicts(found, crossing, flops_column, one), *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"])],
+        [
+            *_length_verdicts(found, crossing, flops_column, one),
+            *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
+            *measured_parts(one.step, f" at {number(typical)} tokens"),
+        ],
         [
             (["answer", "rollout>", "training>", "whole step>", "rollout share>"], times),
             (["answer", "tokens a step>", "rollout FLOPs>", "training FLOPs>"], work),
@@ -517,7 +533,7 @@ def token_prices(
     return result(
         text,
         values,
-        [*_price_verdicts(bill, metered), *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"])],
+        [*_price_verdicts(bill, metered), *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"]), *measured_parts(found.step)],
         [(["tokens", "in a step>", "time>", "a million>", "of the bill>"], rows)],
         [_price_plot(curve, completion, prices)],
     )
