@@ -107,6 +107,9 @@ FIRST = {
     "explain": ["book/for-readers"],
     "pdf": ["book/for-readers"],
     "nbgrader": ["book/for-teachers"],
+    "install": ["book/for-readers"],
+    "retries": [f"{W}/3-2-2"],
+    "simulator": [f"{W}/3-1-4-replay"],
     "api": [f"{R}/api/index"],
     "GRPO": [f"{W}/3-5-1", f"{W}/3-5-2"],
     "Chinchilla": [f"{W}/3-6-1"],
@@ -179,7 +182,9 @@ def test_what_people_ask_leads_to_the_right_page_first(served, tab):
         names = [name for name, _ in pages]
         wanted = names[:1] and names[0] in FIRST[words] if words in FIRST else LEADING[words] in names
         wrong += [] if wanted else [f"{words}: {names}"]
-        wrong += [f"{words}: the library comes before a page" for n, (_, kind) in enumerate(pages[:2]) if kind == "library"]
+        wrong += [
+            f"{words}: the library comes before a page" for n, (_, kind) in enumerate(pages[:2]) if kind == "library" and words != "api"
+        ]
     assert not wrong, "\n".join(wrong)
 
 

@@ -3,7 +3,7 @@
 (() => {
   const root = document.documentElement.dataset.content_root;
   const STOP = new Set("a an and are as at be by can do does for from has have how i if in into is it its me my need of on or per so than that the this to was we what when where which who why will with you your".split(" "));
-  const WEIGHT = {page: 1, reference: .8, exercise: .5, library: .3};
+  const WEIGHT = {page: 1, reference: .8, exercise: .5, library: .12};
   const NAMES = {page: "", reference: "Reference", exercise: "Exercise", library: "Library"};
 
   // a word in one form: small letters, American and British spelling, singular and plural alike
