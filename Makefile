@@ -12,7 +12,8 @@
 # make notebooks   run every notebook again and store its outputs
 # make audit   collect the checks of the executed pages into _build/audit.json
 # make oracle  the counts of PyTorch and the parameters of published configurations anew, compared with the library (installs torch in .venv-oracle)
-# make assignment EXERCISES="3-02 3-04"   starters to hand out (in _grading/release; COURSE= and ASSIGNMENT= choose another place and name)
+# make assignment EXERCISES="3-02 3-04"   starters to hand out (in _grading/release; COURSE= and ASSIGNMENT= choose another place and name;
+#              VARIANT=word: other numbers; VARIANT=file of names: others for each)
 # make grade SUBMISSIONS=folder           marks and feedback for what was handed in, one folder a student (COLLECT=yes: only read the marks by hand)
 # make class-site                         the site with starters instead of solutions, in _build/class/_build/html
 # make bench   speed against SimPy, single steps, single calls, PyTorch's counter and a published fit, in _build/bench.json
@@ -163,8 +164,8 @@ COURSE     ?= _grading
 ASSIGNMENT ?= assignment
 COURSE_OF   = --course '$(COURSE)' --name '$(ASSIGNMENT)'
 
-assignment:
-	@$(PYTHON) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF)
+assignment: $(if $(VARIANT),$(VENV)/.ok)
+	@$(if $(VARIANT),PYTHONPATH=lib $(BIN)/python,$(PYTHON)) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF) $(if $(VARIANT),--variant '$(VARIANT)')
 
 grade: $(VENV)/.ok $(GRADING)/.ok
 	@$(GRADING)/bin/python $(SITE)/grade.py $(if $(SUBMISSIONS),"$$SUBMISSIONS") $(if $(EXERCISES),--exercises $(EXERCISES)) $(if $(COLLECT),--collect) \

@@ -1,5 +1,8 @@
 """Make what students get: `assignment.py 3-02 3-04 --course FOLDER --name NAME` writes FOLDER/source/NAME and FOLDER/release/NAME.
 
+With `--variant` the numbers of the exercises are others (see `variants.py`): with any word the same ones for the whole class, with a file
+of names, one a line, others for each, in FOLDER/handed-out/NAME/<person>. It needs the packages of the book.
+
 A starter is the solved notebook minus its holes: solution regions become stubs, hidden tests and outputs go. The result equals
 that of nbgrader's generate_assignment, checksums included, and needs nothing but Python. Beside the starters lie the wheels of the book's
 two packages, without what only solutions compute. `source` is for the one who grades.
@@ -136,23 +139,62 @@ def chosen(names, root=ROOT):
     return {n: known[n] for n in dict.fromkeys(names)}
 
 
+def variants_of(course, name):
+    """{identity: person} of the variants of an assignment, "" for a whole class; empty where its numbers are the printed ones."""
+    table = course / "variants" / name / "people.json"
+    return read(table) if table.exists() else {}
+
+
 def assign(names, course, name="assignment", root=ROOT):
-    """Write the solved notebooks into course/source/name and the starters into course/release/name; the latter's path."""
+    """Write the solved notebooks into course/source/name and the starters into course/release/name; the latter's path.
+
+    Where a class has numbers of its own, the notebooks are those of its variant.
+    """
     if not NAME.fullmatch(name):
         raise ValueError(f"name must be letters, digits, '-', '_' and '.', got {name!r}")
-    paths, release = chosen(names, root), course / "release" / name
+    paths, release, made = chosen(names, root), course / "release" / name, variants_of(course, name)
+    if "" in made.values():
+        own = course / "variants" / name / next(iter(made))
+        if unknown := [e for e in paths if not (own / f"{e}.ipynb").exists()]:
+            raise ValueError(f"{name} was handed out with numbers of its own, without {', '.join(unknown)}; choose another name")
+        paths = {e: own / f"{e}.ipynb" for e in paths}
     for folder in (course / "source" / name, release):
         for old in folder.glob("*.ipynb"):
             old.unlink()
     for exercise, path in paths.items():
         write(completed(read(path)), course / "source" / name / f"{exercise}.ipynb")
         write(handed_out(path), release / f"{exercise}.ipynb")
-    for old in release.glob("*.whl"):
+    beside(release, name, paths)
+    return release
+
+
+def beside(folder, name, exercises):
+    """Wheels and a page that says what to do, in a folder to hand out."""
+    for old in folder.glob("*.whl"):
         old.unlink()
     for wheel, data in packing.wheels().items():
-        (release / wheel).write_bytes(data)
-    (release / "README.md").write_text(README.format(name=name, exercises=", ".join(paths)), encoding="utf-8")
-    return release
+        (folder / wheel).write_bytes(data)
+    (folder / "README.md").write_text(README.format(name=name, exercises=", ".join(exercises)), encoding="utf-8")
+
+
+def assign_variants(names, course, name, variant):
+    """The same with other numbers: by a word for a class, or by a file of names for each person; the path to hand out."""
+    import variants
+
+    roster = Path(variant).expanduser()
+    people = [line.partition(",")[0].strip() for line in roster.read_text(encoding="utf-8-sig").splitlines()] if roster.is_file() else []
+    people = list(dict.fromkeys(filter(None, people)))
+    if odd := [p for p in people if "/" in p or p.startswith(".")]:
+        raise ValueError(f"{roster.name}: {odd[0]!r} can't name a folder")
+    variants.make(names, course, name, people, variant)
+    if not people:
+        return assign(names, course, name)
+    folder = course / "handed-out" / name
+    for identity, person in variants_of(course, name).items():
+        for path in sorted((course / "variants" / name / identity).glob("*.ipynb")):
+            write(handed_out(path), folder / person / path.name)
+    beside(folder, name, names)
+    return folder
 
 
 def main():
@@ -160,9 +202,11 @@ def main():
     parser.add_argument("exercises", nargs="*")
     parser.add_argument("--course", type=Path, default=ROOT / "_grading")
     parser.add_argument("--name", default="assignment")
+    parser.add_argument("--variant", default="", help="numbers of its own: a word for the class, or a file with a name a line")
     a = parser.parse_args()
+    course = a.course.expanduser()
     try:
-        release = assign(a.exercises, a.course.expanduser(), a.name)
+        release = assign_variants(a.exercises, course, a.name, a.variant) if a.variant else assign(a.exercises, course, a.name)
     except ValueError as error:
         sys.exit(f"assignment: {error}")
     print(f"To hand out: {release}")

@@ -97,10 +97,14 @@ class Ran:
 
 # ------------------------------------------------------------------------------------------------ before the run: what can be graded
 def prepared(course, name, exercises, students, reports):
-    """Write course/checked/<student>/name for all students; reports on each notebook. {(student, exercise): (cells, files beside it)}."""
-    solved = {e: assignment.read(p) for e, p in assignment.chosen(exercises).items()}
+    """Write course/checked/<student>/name for all students; reports on each notebook.
+
+    {(student, exercise): (cells, files beside it, path of the solved notebook)}.
+    """
+    paths = assignment.chosen(exercises)
+    solved = {e: assignment.read(p) for e, p in paths.items()}
     starters = {e: assignment.starter(nb) for e, nb in solved.items()}
-    jobs = {}
+    jobs, variants = {}, Variants.read(course, name, students)
     for student in students.values():
         places = [p / name if (p / name).is_dir() else p for p in student.places]
         target = course / "checked" / student.id / name
@@ -113,12 +117,20 @@ def prepared(course, name, exercises, students, reports):
             report = reports[student.id, exercise] = Report(refused=why)
             if nb is None:
                 continue
+            original, answered, remark = paths[exercise], solved[exercise], ""
+            if variants.people:
+                original, remark = variants.of(nb, student, exercise)
+                if original is None:
+                    report.refused = remark
+                    continue
+                answered = assignment.read(original)
+                starter = assignment.starter(answered)
             nb, report = restored_or_refused(nb, starter)
-            report.notes[:0] = notes
+            report.notes[:0] = notes + [remark] * bool(remark)
             reports[student.id, exercise] = report
             if nb:
                 assignment.write(nb, target / f"{exercise}.ipynb")
-                jobs[student.id, exercise] = with_tests(nb, solved[exercise]), handed_in.beside(path)
+                jobs[student.id, exercise] = with_tests(nb, answered), handed_in.beside(path), original
                 report.notes += odd(nb, starter)
         for note, pattern in NOTES.items():
             for path in (p / note for p in places if target.is_dir()):
@@ -126,6 +138,37 @@ def prepared(course, name, exercises, students, reports):
                 if small and re.fullmatch(pattern, text := path.read_text(encoding="utf-8", errors="replace")):
                     (target / note).write_text(text, encoding="utf-8")
     return jobs
+
+
+@dataclass
+class Variants:
+    """Numbers of one's own in an assignment: the folder of the solved notebooks, {identity: person}, and whose variants came already."""
+
+    folder: Path
+    people: dict
+    names: set
+    came: dict
+
+    @classmethod
+    def read(cls, course, name, students):
+        names = {n for s in students.values() for n in (s.id, s.name)}
+        return cls(course / "variants" / name, assignment.variants_of(course, name), names, {})
+
+    def of(self, nb, student, exercise):
+        """(path of the solved notebook, remark) of a submission by the mark in it, or by the student's name; (None, why not)."""
+        found = re.search(r"# variant ([0-9a-f]{10}):", "\n".join(map(assignment.source, nb["cells"])))
+        own = next((i for i, person in self.people.items() if person in ("", student.id, student.name)), None)
+        identity = found[1] if found else own
+        path = self.folder / str(identity) / f"{exercise}.ipynb"
+        if identity not in self.people or not path.exists():
+            return None, "its numbers are none that were handed out"
+        person = self.people[identity]
+        other = self.came.setdefault((identity, exercise), student.id)
+        if person and own not in (None, identity):
+            return path, f"it has the numbers of {person}"
+        if person and other != student.id:
+            return path, f"it has the same numbers as the notebook of {other}"
+        return path, ""
 
 
 def restored_or_refused(nb, starter):
@@ -138,7 +181,8 @@ def restored_or_refused(nb, starter):
 
 def with_tests(nb, solved):
     """The code cells of a checked notebook with the tests whole: (id, text, name of the test or "")."""
-    whole = {c["metadata"]["nbgrader"]["grade_id"]: assignment.source(c) for c in solved["cells"] if "nbgrader" in c["metadata"]}
+    digests = next((assignment.source(c) + "\n" for c in solved["cells"] if c.get("id") == "variant"), "")
+    whole = {c["metadata"]["nbgrader"]["grade_id"]: digests + assignment.source(c) for c in solved["cells"] if "nbgrader" in c["metadata"]}
     cells = []
     for cell in (c for c in nb["cells"] if c["cell_type"] == "code"):
         test = cell["metadata"]["nbgrader"]["grade_id"] if assignment.locked(cell) else ""
@@ -177,15 +221,16 @@ def _book(*arguments, text=""):
     return run.stdout
 
 
-def judged(exercise, values):
+def judged(exercise, values, path):
     """What `judge.py` says of the values of a notebook; nothing if it fails (then the tests alone decide)."""
+    order = {"exercise": exercise, "values": values, "path": str(path)}
     try:
-        return json.loads(_book(ROOT / "book/_site/judge.py", text=json.dumps({"exercise": exercise, "values": values})))
+        return json.loads(_book(ROOT / "book/_site/judge.py", text=json.dumps(order)))
     except (RuntimeError, ValueError):
         return {}
 
 
-def ran(cells, files, quantities, exercise, key, limits, isolation):
+def ran(cells, files, quantities, exercise, original, key, limits, isolation):
     """Run the cells of one notebook, with a look at the values before each test."""
     sources, places, looks = [], [], []
     for identity, text, test in cells:
@@ -204,7 +249,7 @@ def ran(cells, files, quantities, exercise, key, limits, isolation):
             values[test] = {}
     where = [at for at, _ in places]
     stopped = [sum(at < run.stopped[0] for at in where) + 1, run.stopped[1]] if run.stopped else None
-    return Ran(key, {identity: run.outputs[at] for at, identity in places}, [], stopped, judged(exercise, values))
+    return Ran(key, {identity: run.outputs[at] for at, identity in places}, [], stopped, judged(exercise, values, original))
 
 
 def all_ran(jobs, results, limits, isolation, watch, aside):
@@ -212,7 +257,7 @@ def all_ran(jobs, results, limits, isolation, watch, aside):
     quantities, digest = asked(sorted({e for _, e in jobs})) if jobs else {}, code_digest()
     boxed = isolation != "limits"
     todo, known = {}, []
-    for (student, exercise), (cells, files) in jobs.items():
+    for (student, exercise), (cells, files, original) in jobs.items():
         parts = [digest, cells, {n: hashlib.sha256(d).hexdigest() for n, d in files.items()}, vars(limits), quantities[exercise], boxed]
         key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         path = results / "runs" / student / f"{exercise}.json"
@@ -220,7 +265,10 @@ def all_ran(jobs, results, limits, isolation, watch, aside):
         if old.get("key") == key:
             known.append(((student, exercise), Ran(**old)))
         else:
-            todo[student, exercise] = path, (cells, files, quantities[exercise], exercise, key, limits, "bwrap" if boxed else "limits")
+            todo[student, exercise] = (
+                path,
+                (cells, files, quantities[exercise], exercise, original, key, limits, "bwrap" if boxed else "limits"),
+            )
     yield from known
 
     def kept(which, made):

@@ -36,13 +36,17 @@ def code(nb):
     ]
 
 
-def solved(path):
+def run(nb):
     """The names of a solved notebook after running its cells (tests left out) in one fresh namespace."""
     names = {"__name__": "__main__"}
     with contextlib.redirect_stdout(io.StringIO()):
-        for cell in code(read(path)):
-            exec(compile(source(cell), str(path.name), "exec"), names)
+        for cell in code(nb):
+            exec(compile(source(cell), "solution", "exec"), names)
     return names
+
+
+def solved(path):
+    return run(read(path))
 
 
 def table(path):
@@ -62,8 +66,11 @@ class Names(dict):
         return importlib.import_module(".".join(parts))
 
 
-def sealed(exercise, quantities, names):
-    """The stored entries of one exercise: quantities of its table, values of its solved notebook."""
+def sealed(exercise, quantities, names, odd="an error"):
+    """The stored entries of one exercise: quantities of its table, values of its solved notebook.
+
+    A slip that equals the right value is an error, or, with variants of the numbers, left out.
+    """
     entries = {}
     for quantity, wanted in quantities.items():
         if unknown := set(wanted) - {"unit", "slips"}:
@@ -79,7 +86,7 @@ def sealed(exercise, quantities, names):
                 "tolerance": tolerance,
                 "fine": answers.sealed(exercise, name, value, answers.FINE),
                 "coarse": answers.sealed(exercise, name, value, tolerance),
-                "slips": [slip(exercise, name, value, s[name], hint, tolerance) for s, hint in slips if name in s],
+                "slips": list(filter(None, (slip(exercise, name, value, s[name], hint, tolerance, odd) for s, hint in slips if name in s))),
             }
     return entries
 
@@ -89,13 +96,15 @@ def size(value):
     return None if isinstance(value, str) or abs(value) < answers.ZERO else math.floor(math.log10(abs(value)))
 
 
-def slip(exercise, name, right, value, hint, tolerance):
+def slip(exercise, name, right, value, hint, tolerance, odd="an error"):
     """``[tolerance, phase, digest, hint]``: a slip close to the right value gets a finer tolerance; one that equals it is an error."""
     if isinstance(right, str) or isinstance(value, str):
         same = value == right or isinstance(right, str) != isinstance(value, str)
     else:
         tolerance = answers.FINE if math.isclose(value, right, rel_tol=2 * tolerance) else tolerance
         same = math.isclose(value, right, rel_tol=2 * tolerance, abs_tol=answers.ZERO)
+    if same and odd == "left out":
+        return None
     if same:
         raise ValueError(f"{exercise}: {name}: the slip {value!r} is no other value than the right one ({hint})")
     return [tolerance, *answers.sealed(exercise, name, value, tolerance), hint]
