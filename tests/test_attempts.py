@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.costs.attempts import (
+from workloads_book.studies.attempts import (
     Attempts,
     all_fail,
     attempts_used,

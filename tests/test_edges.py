@@ -13,7 +13,7 @@ import rooms
 from test_fuzz import IDS, function
 
 from workloads import checks
-from workloads.costs import attempts, tokens
+from workloads.costs import tokens
 from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
@@ -22,6 +22,7 @@ from workloads.serving import arrivals, engine, step_seconds
 from workloads.times import machine, taskgraph
 from workloads_book.studies import (
     arrival_patterns,
+    attempts,
     backlog_paths,
     backpropagation,
     diffusion,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import workloads as wl
-from workloads.costs import attempts, rent
+from workloads.costs import rent
 from workloads.counts import flops, memory, parameter_counts
 from workloads.facts.tables import table
 from workloads.learning import scaling
@@ -23,7 +23,7 @@ from workloads.times import roofline, taskgraph
 from workloads_book.calculators import CALCULATORS
 from workloads_book.calculators.how import HEADLINES, headline, headlines, how
 from workloads_book.explained import html, latex, maths
-from workloads_book.studies import lifetime, price, samples
+from workloads_book.studies import attempts, lifetime, price, samples
 
 # ------------------------------------------------------------------------------------------------------ reading an explanation
 SCALE = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "Z": 21, "Y": 24, "m": -3, "µ": -6, "n": -9}

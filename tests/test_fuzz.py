@@ -26,7 +26,7 @@ import rooms
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from workloads.costs import attempts, tokens
+from workloads.costs import tokens
 from workloads.counts import collectives, layout, layout_memory, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
@@ -36,6 +36,7 @@ from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
 from workloads_book.studies import (
     arrival_patterns,
+    attempts,
     backlog_paths,
     backpropagation,
     diffusion,

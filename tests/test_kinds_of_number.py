@@ -20,12 +20,20 @@ from hypothesis import strategies as st
 from test_fuzz import ALL, EXAMPLES, IDS, QUICK, call, drawn, function, numbers
 
 from workloads import checks
-from workloads.costs import attempts
 from workloads.counts import flops, memory, request_tokens
 from workloads.facts import accelerators, models
 from workloads.serving import arrivals, engine, latency_metrics, prefix_cache, queues, simulation, step_seconds
 from workloads.times import machine, roofline
-from workloads_book.studies import backlog_paths, backpropagation, encoder_decoder, lifetime, mixture_of_experts, samples, transformer_graph
+from workloads_book.studies import (
+    attempts,
+    backlog_paths,
+    backpropagation,
+    encoder_decoder,
+    lifetime,
+    mixture_of_experts,
+    samples,
+    transformer_graph,
+)
 
 CALLS = Counter()  # by function or shape
 FEWEST = 20_000

@@ -5,7 +5,7 @@ The names below are the front door. Behind it stand folders, one a layer, and im
     facts     shapes of models, accelerators, published records: rows of text tables, each with its source
     counts    FLOPs and bytes that follow from shapes
     times     seconds that follow from counts and rates
-    costs     dollars, and tries until a success
+    costs     dollars
     serving   loads, queues, batches: what machines do with requests
     learning  training, scaling laws, and `rl`, the step and the cycle of reinforcement learning
 

@@ -1,1 +1,1 @@
-"""Costs: rent, price of tokens, and how many tries a success takes."""
+"""Costs: rent and price of tokens."""

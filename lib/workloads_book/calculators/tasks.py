@@ -3,14 +3,13 @@
 import random
 
 from workloads.checks import between, one_of, positive
-from workloads.costs import attempts
-from workloads.costs.attempts import solved_within
 from workloads.counts import memory
 from workloads.facts import models
 from workloads.serving import latency_metrics
 from workloads.times import roofline, taskgraph
 from workloads.units import GIGA, number, quantity
-from workloads_book.studies import playback
+from workloads_book.studies import attempts, playback
+from workloads_book.studies.attempts import solved_within
 from workloads_book.studies.measurements import decision_request
 
 from .. import measured_runs, plot

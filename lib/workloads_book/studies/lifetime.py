@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from math import isclose
 
 from workloads.checks import MANY, finite, formula, fraction, keep, nonnegative, positive, whole
-from workloads.costs.attempts import cost_per_success
 from workloads.counts.flops import rule_2n, rule_6n
 from workloads.learning.scaling import ScalingLaw, tokens_for_loss
 from workloads.numeric import Number, total
 from workloads.units import Count, FlopCount, Share, Tokens
+
+from .attempts import cost_per_success
 
 
 @formula

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from workloads import checks
-from workloads.costs import attempts
 from workloads.numeric import Number, total
 from workloads.units import Count, Share, Tokens
+
+from . import attempts
 
 
 # -------------------------------------------------------------------------------------- samples generated, samples kept

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count, islice
 
-from .. import checks
-from ..numeric import Number, total
-from ..units import Count, Share
+from workloads import checks
+from workloads.numeric import Number, total
+from workloads.units import Count, Share
 
 
 @checks.formula
