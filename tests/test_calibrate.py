@@ -1,6 +1,7 @@
 """Logs of others are read by their columns, and an engine's constants come back from a log that was made with them."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import exp
 from pathlib import Path
@@ -14,7 +15,7 @@ from workloads.counts.request_tokens import Request
 from workloads.serving.arrivals import Arrival, Call
 from workloads.serving.simulation import serve
 from workloads.serving.traces import trace_lines
-from workloads_book.calibrate import Steps, _main, beyond, fitted, lines, ranges, served
+from workloads_book.calibrate import Steps, _main, beyond, fitted, interval, lines, ranges, served
 from workloads_book.traces_of_others import Logged, load_of, logged
 
 LOGS = Path(__file__).parents[2] / "shared/data/serving_logs"
@@ -89,22 +90,28 @@ def test_what_cannot_be_read_is_refused_by_line_and_column(wrong, named):
 
 def made(steps, noise=0.0, seed=3, count=200):
     """A log of an engine with known constants, from a trickle to a crowd."""
-    at, draw, time, load = served("Qwen3-8B", "H100 SXM"), Random(seed), 0.0, []
+    at = served("Qwen3-8B", "H100 SXM")
+    return at, noted(at, steps, noise, seed, count)
+
+
+def noted(at, steps, noise=0.0, seed=3, count=200, prompts=(50, 3000)):
+    """What an engine with these constants would log, each time of a request off by some noise."""
+    draw, time, load, rows = Random(seed), 0.0, [], []
     for i in range(count):
         time += draw.expovariate(1 + 9 * (i / count) ** 2)
-        load.append(Arrival(time, Request(draw.randint(50, 3000), draw.randint(20, 600))))
-    rows = []
+        load.append(Arrival(time, Request(draw.randint(*prompts), draw.randint(20, 600))))
     for a, r in zip(load, serve(load, at.engine, at.cost(steps)).requests):
         first = r.arrival + (r.first - r.arrival) * exp(draw.gauss(0, noise))
         rows.append(Logged(a, first, first + (r.last - r.first) * exp(draw.gauss(0, noise))))
-    return at, rows
+    return rows
 
 
 @pytest.mark.parametrize("noise, truth", [(0.0, TRUTH), (0.02, Steps(mfu=0.7, reads=0.45, layer=3e-5))])
 def test_known_constants_come_back_from_a_log_made_with_them_and_lie_in_their_intervals(noise, truth):
     at, rows = made(truth, noise)
     best, draws = fitted(rows, at)
-    for name, value in vars(truth).items():
+    for name in at.unknown:
+        value = getattr(truth, name)
         assert getattr(best, name) == pytest.approx(value, rel=0.04)
         tried = sorted(getattr(steps, name) for steps in draws)
         assert tried[0] < value < tried[-1]
@@ -167,6 +174,105 @@ def test_requests_at_once_are_counted_and_a_twentieth_beyond_is_no_warning():
     assert beyond(asked, asked) == []
     assert beyond(asked, asked | {"input tokens": (10, 31)}) == []
     assert len(beyond(asked, asked | {"input tokens": (9, 30), "requests at once": (1, 3)})) == 2
+
+
+OVER_HOST = ("Qwen3-8B", "RTX PRO 6000 Blackwell Server", 2)
+LINKED = Steps(mfu=0.55, reads=0.7, layer=4e-5, link=12e9)
+
+
+@pytest.mark.parametrize("truth", [LINKED, Steps(mfu=0.65, reads=0.6, layer=3.5e-5, link=25e9)])
+def test_the_rate_of_a_link_comes_back_and_an_interval_holds_what_is_not_known_of_the_peak(truth):
+    at = served(*OVER_HOST)
+    rows = noted(at, truth, 0.02)
+    best, draws = fitted(rows, at)
+    low, high = interval([steps.link for steps in draws])
+    assert low < truth.link < high
+    assert best.mfu == at.start().mfu  # not fitted: a prompt shows arithmetic and link as one sum
+    known = served(*OVER_HOST, given={"mfu": truth.mfu})
+    best, draws = fitted(rows, known)
+    assert best.link == pytest.approx(truth.link, rel=0.05)
+    sharper = interval([steps.link for steps in draws])
+    assert sharper[1] / sharper[0] < high / low
+
+
+def test_no_link_is_fitted_where_the_cards_have_a_fast_one_or_its_rate_is_given():
+    assert served(*OVER_HOST).unknown == ("reads", "link")
+    assert served(*OVER_HOST, given={"link": 2e10}).unknown == ("mfu", "reads", "layer")
+    assert served("Qwen3-32B", "H100 SXM", 2).unknown == ("mfu", "reads", "layer")
+    assert served(*OVER_HOST, given={"link": 2e10}).start().link == 2e10
+
+
+def test_a_slower_link_makes_every_step_longer_by_its_tokens():
+    at = served(*OVER_HOST)
+    spent = [at.cost(replace(LINKED, link=rate)).seconds(1000, 1, 0, 0, 0) for rate in (1e10, 2e10)]
+    sent = (
+        1000 * 36 * 2 * 2 * 4096 * 2 / 2
+    )  # tokens, layers, two all-reduces, hidden values of two bytes, each card sends 2 (n - 1)/n of it
+    assert spent[0] - spent[1] == pytest.approx(sent / 1e10 - sent / 2e10)
+
+
+@pytest.mark.parametrize(
+    "machine, names, prompts, message",
+    [
+        (
+            ("Qwen3-8B", "H100 SXM"),
+            ["link"],
+            (50, 3000),
+            "cards, for the rate of a link between them, must be a whole number of at least 2, got 1",
+        ),
+        (OVER_HOST, ["mfu", "link"], (50, 3000), "must not hold both mfu and link"),
+        (OVER_HOST, ["speed"], (50, 3000), "constant must be one of 'mfu', 'reads', 'layer', 'link', got 'speed'"),
+        (OVER_HOST, None, (16, 40), "log must hold at least 20 prompts of 92 tokens or more, which show the link, got 0: give link"),
+    ],
+)
+def test_a_link_that_a_log_cannot_tell_is_refused_by_name(machine, names, prompts, message):
+    at = served(*machine)
+    rows = noted(at, replace(at.start(), mfu=0.5), 0.02, count=40, prompts=prompts)
+    with pytest.raises(ValueError, match=message):
+        fitted(rows, at, names=names)
+
+
+def test_a_link_whose_interval_is_wide_is_refused():
+    at = served(*OVER_HOST)
+    rows = noted(at, LINKED, 1.0, count=60, prompts=(95, 120))
+    with pytest.raises(ValueError, match="log must tell the rate of the link"):
+        fitted(rows, at)
+
+
+def test_what_came_later_is_neither_read_nor_played():
+    """The same constants from a log whose later times are nonsense: no prediction of the rest has seen the rest."""
+    at = served(*OVER_HOST)
+    rows = noted(at, LINKED, 0.02)
+    late = sorted(row.last for row in rows)[60]
+    hidden = [replace(r, last=max(r.last, late + 9)) if r.last > late else r for r in rows]
+    hidden = [replace(r, first=r.first + 50, last=r.first + 99) if r.first > late else r for r in hidden]
+    assert hidden != rows
+    assert fitted(hidden, at, until=late) == fitted(rows, at, until=late)
+    with pytest.raises(ValueError, match="at least 20 requests that end in time, got"):
+        fitted(rows, at, until=rows[5].last)
+
+
+def test_the_command_predicts_the_rest_of_a_log_and_says_which_constants_it_did_not_fit(tmp_path, capsys):
+    at = served(*OVER_HOST)
+    rows = noted(at, LINKED)
+    late = sorted(row.last for row in rows)[120]
+    machine = ["--model", OVER_HOST[0], "--accelerator", OVER_HOST[1], "--cards", "2"]
+    log = written(tmp_path / "log.jsonl", rows)
+    assert _main([log, *machine, "--until", str(late), "--given", "mfu=0.55"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split("\t")[0] for line in out.splitlines() if line.endswith("\tnot fitted\t")] == ["mfu", "layer"]
+    rest = out[out.index("the rest (s)\tmeasured\tpredicted") :]
+    for line in rest.splitlines()[1:]:
+        _, measured, predicted_ = line.split("\t")
+        assert float(predicted_) == pytest.approx(float(measured), rel=0.1)
+    assert _main([log, *machine, "--given", "mfu"]) == 2
+    assert "given must be NAME=NUMBER, of mfu, reads, layer, link, got 'mfu'" in capsys.readouterr().err
+
+
+def test_a_constant_that_the_log_hardly_tells_gets_a_warning(tmp_path, capsys):
+    at = served(*OVER_HOST, given={"mfu": 0.55, "link": 12e9})
+    rows = noted(at, LINKED, 2.0, count=60)
+    assert any(line.startswith("warning: the log hardly tells ") for line in lines(rows, at))
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="the measured tables of ../shared/data/serving_logs are not here")

@@ -138,6 +138,27 @@ def test_the_request_logs_come_out_within_15_percent(name, how):
 
 
 @needs_tables
+@pytest.mark.parametrize("name", list(replay_logs.CARDS))
+def test_what_comes_later_in_a_log_is_predicted_within_15_percent_from_its_beginning(name):
+    """The fit has read no time of these requests; the stored tables say the same."""
+    at, best, _, count, found = replay_logs.cut(name, replay_logs.logs(LOGS)[name])
+    how = f"fitted to the first {replay_logs.UNTIL[name]} s"
+    for quantity in ("makespan", "ttft_p50"):
+        assert found[how][quantity] == pytest.approx(found["measured"][quantity], rel=0.15)
+    kept = {r["quantity"]: r for r in stored("logs") if r["log"].startswith(f"{name}, {count} requests") and r["how"] == how}
+    assert {*kept} == {*replay_logs.QUANTITIES}
+    for quantity, row in kept.items():
+        assert found["measured"][quantity] == pytest.approx(float(row["measured_s"]), abs=6e-5)
+        assert found[how][quantity] == pytest.approx(float(row["predicted_s"]), rel=0.01)
+        assert float(row["error_percent"]) == pytest.approx(100 * (float(row["predicted_s"]) / float(row["measured_s"]) - 1), abs=0.2)
+    fit = {r["constant"]: r for r in stored("fit") if r["log"] == name}
+    assert tuple(fit) == at.unknown
+    for constant, row in fit.items():
+        assert float(row["low"]) < float(row["value"]) < float(row["high"])
+        assert getattr(best, constant) == pytest.approx(float(row["value"]), rel=0.02)
+
+
+@needs_tables
 def test_two_cards_over_the_host_are_slower_than_half_their_link_would_make_them():
     """A weak regime, kept by name: if it comes out, the page that says so is out of date."""
     rows = replay_logs.logs(LOGS)["Qwen3-32B"]

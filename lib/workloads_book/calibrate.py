@@ -1,12 +1,13 @@
 """Measure, calibrate, predict: ``python -m workloads_book.calibrate LOG.jsonl --model NAME --accelerator NAME [--cards N]``.
 
-From a request log of an engine (arrival, tokens, first and last token) to three constants of its steps, each with an interval, and with
-``--predict LOAD`` on to a load that was not run, with a warning where that leaves what was measured. All else is counted, a fact, or one of
-the constants of `experiments`: what tensor parallelism adds, what attention reads at most, the way to the engine.
+From a request log of an engine (arrival, tokens, first and last token) to constants of its steps, each with an interval, and with
+``--predict LOAD`` on to a load that was not run, with a warning where that leaves what was measured. With ``--until SECONDS`` only the
+beginning of the log is read, and what came later is predicted beside it. All else is counted, a fact, or one of the constants of
+`experiments`: what tensor parallelism adds, what attention reads at most, the way to the engine.
 
 The fit is Gauss-Newton on the logarithms of each request's TTFT (at half weight) and token interval, a large miss counted linearly.
-Intervals are from draws of runs of neighbouring requests, since those that queue together miss together, and of the last rounds: a
-small change of a constant makes another schedule.
+Intervals are from draws of runs of neighbouring requests, since those that queue together miss together, of the last rounds, since a
+small change of a constant makes another schedule, and of the constants that stay as on other machines, within their doubt.
 """
 
 from __future__ import annotations
@@ -14,33 +15,38 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from math import exp, log
+from dataclasses import dataclass, field, replace
+from math import ceil, exp, inf, log
 from random import Random
 
 import numpy as np
 
-from workloads.checks import fraction, keep, positive, some
+from workloads.checks import finite, fraction, keep, one_of, positive, some, whole
 from workloads.facts.accelerators import accelerator
 from workloads.facts.formats import BF16
+from workloads.numeric import Number
 from workloads.serving.arrivals import Arrival
 from workloads.serving.engine import Engine
 from workloads.serving.latency_metrics import nearest_rank
 from workloads.serving.simulation import serve
 from workloads.serving.step_seconds import StepTime
-from workloads.units import Count, Seconds, Share
+from workloads.units import BytesPerSecond, Count, Seconds, Share
 
 from . import experiments
 from .traces_of_others import Logged, load_of, logged
 
-ROUNDS, SETTLED, STEP, KNEE, DRAWS, TOGETHER = 12, 4, 0.1, 0.1, 400, 10
+NAMES = ("mfu", "reads", "layer", "link")
+ROUNDS, SETTLED, STEP, KNEE, DRAWS, TOGETHER, MOST = 12, 4, 0.1, 0.1, 400, 10, 0.7
 LEAST = 20  # requests
+SLOW, WIDE = 25e9, 3  # B/s: from where the fit of an unknown link starts; ends of an interval so far apart tell nothing
+SHOWN = 0.25  # of a step for one token: a prompt that is shorter over the link does not show it
+DOUBT = {"mfu": 0.1, "reads": 0.1, "layer": 0.25, "link": 0.25}  # how far one that is taken from other machines may be off (sd of its log)
 SLACK = 1.05  # a load may leave the measured range by a twentieth without a warning
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What is fitted.
+    """Constants of an engine's steps.
 
     Attributes:
         mfu: share of the peak.
@@ -48,15 +54,18 @@ class Steps:
             limit of its own among the constants of `experiments` (where it has one, weights are read as they say there:
             in a step that reads all of them, their time cannot be told from a fixed one).
         layer: fixed time of a layer in a step (s).
+        link: rate at which a card sends the others what tensor parallelism asks for; None for one card (B/s).
     """
 
     mfu: Share
     reads: Share
     layer: Seconds
+    link: BytesPerSecond | None = None
 
     def __post_init__(self):
         keep(self, fraction, "", "mfu", "reads")
         keep(self, positive, "s", "layer")
+        keep(self, positive, "B/s", "link", unknown=True)
 
 
 @dataclass(frozen=True)
@@ -68,12 +77,31 @@ class Served:
         card: name of the accelerator.
         cards: that share the model.
         engine: an `Engine`.
+        given: constants that are known better than from other machines, by name.
     """
 
     model: str
     card: str
     cards: Count
     engine: Engine
+    given: Mapping[str, Number] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for name in self.given:
+            self.constant(name)
+
+    def constant(self, name: str) -> str:
+        """A name of a constant that this machine has.
+
+        Args:
+            name: of the constant.
+
+        Raises:
+            ValueError: for another name, and for the link of a single card.
+        """
+        if one_of(name, "constant", NAMES) == "link":
+            whole(self.cards, "cards, for the rate of a link between them,", least=2)
+        return name
 
     def cost(self, steps: Steps) -> StepTime:
         """Time of a step.
@@ -81,24 +109,48 @@ class Served:
         Args:
             steps: the constants.
         """
-        made = self._known(steps.layer)
+        made = self._known(steps.layer, steps.link)
         if (beside := made.beside).cache_rate is None:
             return replace(made, machine=replace(made.machine, mfu=steps.mfu, mbu=steps.reads))
         rate = steps.reads * made.machine.bandwidth
         return replace(made, machine=replace(made.machine, mfu=steps.mfu), beside=replace(beside, cache_rate=rate))
 
-    def _known(self, layer):
+    def _known(self, layer, link):
         shape, card, known = experiments.shape(self.model), accelerator(self.card), experiments.constants()
-        return experiments._cost(shape, card, self.cards, BF16, replace(known, layer=layer))
+        return experiments._cost(shape, replace(card, links={"fast": link} if link else {}), self.cards, BF16, replace(known, layer=layer))
 
     def start(self) -> Steps:
-        """The constants of other machines, from which a fit starts."""
-        made = self._known(layer := experiments.constants().layer)
+        """The constants from which a fit starts: those that are given, and those of other machines."""
+        links, layer = accelerator(self.card).links, experiments.constants().layer
+        link = links.get("fast", links.get("pcie", 2 * SLOW) / 2)  # as in `experiments`: without a fast link over the host and back
+        made = self._known(layer, link)
         rate = made.beside.cache_rate
-        return Steps(made.machine.mfu, made.machine.mbu if rate is None else rate / made.machine.bandwidth, layer)
+        reads = made.machine.mbu if rate is None else rate / made.machine.bandwidth
+        return replace(Steps(made.machine.mfu, reads, layer, link if self.cards > 1 else None), **self.given)
+
+    @property
+    def over_host(self) -> bool:
+        """Whether cards share the model that have no fast link of their own: a way over the host is slower than any table says."""
+        return self.cards > 1 and "fast" not in accelerator(self.card).links
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names of the constants that a log is asked for: those that are not given. A prompt shows the arithmetic and the link as one
+        sum: where the rate of the link is asked for, the share of the peak is not, nor is the fixed time.
+        """
+        asked = ("reads", "link") if self.over_host and "link" not in self.given else NAMES[:3]
+        return tuple(name for name in asked if name not in self.given)
 
 
-def served(model: str, card: str, cards: Count = 1, blocks: Count | None = None, seats: Count = 128, budget: Count = 2048) -> Served:
+def served(
+    model: str,
+    card: str,
+    cards: Count = 1,
+    blocks: Count | None = None,
+    seats: Count = 128,
+    budget: Count = 2048,
+    given: Mapping[str, Number] | None = None,
+) -> Served:
     """An engine with the settings that it was started with.
 
     Args:
@@ -108,35 +160,40 @@ def served(model: str, card: str, cards: Count = 1, blocks: Count | None = None,
         blocks: of KV (left out: what nine tenths of the memory leave).
         seats: most requests that run.
         budget: tokens of a step.
+        given: constants that are known, by name.
 
     Example:
         >>> served("Qwen3-8B", "H100 SXM").engine.blocks > 20_000
         True
+        >>> served("Qwen3-32B", "RTX PRO 6000 Blackwell Server", 2, given={"mfu": 0.6}).unknown
+        ('reads', 'link')
     """
     if blocks is None:
         row = {"kv_blocks": "", "kv_source": "", "gpu_mem_util": "", "tp": str(cards)}
         blocks = experiments._blocks(row, experiments.shape(model), accelerator(card), BF16)
     host = experiments.constants().host
     engine = Engine(blocks, 16, budget, seats, max_model_len=10**6, planned_ahead=True, host_seconds=host)
-    return Served(model, card, cards, engine)
+    return Served(model, card, cards, engine, dict(given or {}))
 
 
-def _times(requests):
-    """Logarithms from (arrival, first, last, output) of each: the mean TTFT of neighbours at half weight, since one alone depends on
-    where in a step it arrives; the token interval (0 for a single token).
+def _times(requests, seen):
+    """Logarithms from (arrival, first, last, output) of each request that is seen (whether its last token is, too): the mean TTFT of
+    neighbours at half weight, since one alone depends on where in a step it arrives; the token interval (0 for a single token).
     """
-    ttft = [first - arrival for arrival, first, _, _ in requests]
+    requests = [(requests[place], ended) for place, ended in seen]
+    ttft = [first - arrival for (arrival, first, _, _), _ in requests]
     means = [sum(near) / len(near) for i in range(0, len(ttft), TOGETHER) for near in [ttft[i : i + TOGETHER]] for _ in near]
-    gaps = [log((last - first) / (output - 1)) if output > 1 else 0.0 for _, first, last, output in requests]
+    gaps = [log((last - first) / (output - 1)) if ended and output > 1 else 0.0 for (_, first, last, output), ended in requests]
     return np.stack([0.5 * np.log(means), gaps], axis=-1)
 
 
-def _run(load, at, values):
-    return [(r.arrival, r.first, r.last, r.output) for r in serve(load, at.engine, at.cost(Steps(*values))).requests]
+def _run(load, at, steps):
+    return [(r.arrival, r.first, r.last, r.output) for r in serve(load, at.engine, at.cost(steps)).requests]
 
 
-def _inside(values):
-    return tuple(min(1.0, v) for v in values[:2]) + tuple(values[2:])
+def _with(steps, names, values):
+    """Constants with some of them set: shares are at most 1."""
+    return replace(steps, **{name: min(1.0, v) if name in NAMES[:2] else v for name, v in zip(names, map(float, values))})
 
 
 def _change(misses, slopes, rows):
@@ -146,19 +203,49 @@ def _change(misses, slopes, rows):
     for _ in range(20):
         weight = 1 / np.sqrt(1 + ((r + j @ change) / KNEE) ** 2)
         change = -np.linalg.solve((j.T * weight) @ j + 1e-6 * np.eye(len(change)), (j.T * weight) @ r)
-    return np.clip(change, -0.7, 0.7)
+    return np.clip(change, -MOST, MOST)
 
 
-def fitted(rows: Sequence[Logged], at: Served, seed: Count = 1) -> tuple[Steps, list[Steps]]:
+def _log(rows, until):
+    """(arrival, first, last, output) of the requests that are there by a moment; which of them have a first token, and whether the last."""
+    for place, row in enumerate(rows, 1):
+        if row.first is None or row.last is None or not row.arrival.time < row.first:
+            raise ValueError(f"request {place} of the log must have a first token after its arrival and a last one, got {row!r}")
+        if row.arrival.request.output > 1 and not row.first < row.last:
+            raise ValueError(f"request {place} of the log must have its last token after its first, got {row.last!r}")
+    truth = [(r.arrival.time, r.first, r.last, r.arrival.request.output) for r in rows if r.arrival.time < until]
+    seen = [(place, last <= until) for place, (_, first, last, _) in enumerate(truth) if first <= until]
+    ended = sum(end for _, end in seen)
+    if ended < LEAST:
+        raise ValueError(f"log must hold at least {LEAST} requests{'' if until == inf else ' that end in time'}, got {ended}")
+    return truth, seen
+
+
+def _shows_link(load, at, names):
+    """Refuses a log that cannot tell the rate of a link, by name."""
+    if "mfu" in names:
+        raise ValueError(f"constants to fit must not hold both mfu and link, whose times a prompt shows as one sum, got {', '.join(names)}")
+    cost = at.cost(at.start())
+    long = ceil(SHOWN * cost.seconds(1, 1, 0, 0, 1) / cost.beside.token)
+    if (found := sum(a.request.new >= long for a in load)) < LEAST:
+        raise ValueError(f"log must hold at least {LEAST} prompts of {long} tokens or more, which show the link, got {found}: give link")
+
+
+def fitted(
+    rows: Sequence[Logged], at: Served, seed: Count = 1, until: Seconds = inf, names: Sequence[str] | None = None
+) -> tuple[Steps, list[Steps]]:
     """Constants that fit a log best, and draws of them.
 
     Args:
         rows: of `traces_of_others.logged`.
         at: what was measured.
         seed: of the draws.
+        until: what is seen of the log: what came later is neither read nor played (s from the first arrival).
+        names: of the constants that are fitted (left out: those that are `unknown`); the others stay where the fit starts.
 
     Raises:
-        ValueError: for a log of too few requests, or without the times of first and last tokens.
+        ValueError: for a log of too few requests, or without the times of first and last tokens, or one that cannot tell the rate of
+            a link.
 
     Example:
         >>> fitted([], served("Qwen3-8B", "H100 SXM"))
@@ -166,40 +253,69 @@ def fitted(rows: Sequence[Logged], at: Served, seed: Count = 1) -> tuple[Steps, 
         ...
         ValueError: log must hold at least 20 requests, got 0
     """
-    if len(rows) < LEAST:
-        raise ValueError(f"log must hold at least {LEAST} requests, got {len(rows)}")
-    for place, row in enumerate(rows, 1):
-        if row.first is None or row.last is None or not row.arrival.time < row.first:
-            raise ValueError(f"request {place} of the log must have a first token after its arrival and a last one, got {row!r}")
-        if row.arrival.request.output > 1 and not row.first < row.last:
-            raise ValueError(f"request {place} of the log must have its last token after its first, got {row.last!r}")
-    load = [row.arrival for row in rows]
-    truth = _times([(r.arrival.time, r.first, r.last, r.arrival.request.output) for r in rows])
-    values: tuple = astuple(at.start())
-    everyone, rounds = np.arange(len(rows)), []
+    names = [at.constant(name) for name in some(at.unknown if names is None else names, "constants to fit", "name")]
+    log_, seen = _log(rows, until)
+    load = [row.arrival for row in rows if row.arrival.time < until]
+    if "link" in names:
+        _shows_link(load, at, names)
+    truth, steps, everyone, rounds = _times(log_, seen), at.start(), np.arange(len(seen)), []
+    kept = [name for name in NAMES[: 4 if at.over_host else 3] if name not in (*names, *at.given)]
+    played, free = (lambda steps: _times(_run(load, at, steps), seen)), len(names)
     for _ in range(ROUNDS):
-        here = _times(_run(load, at, values)) - truth
+        values = np.array([getattr(steps, name) for name in names])
+        here = played(steps) - truth
         # far apart and on both sides: a small change of a constant moves what meets in a step more than it moves the times
-        moved = [[_inside([v * exp(s * STEP * (k == i)) for k, v in enumerate(values)]) for s in (1, -1)] for i in range(len(values))]
-        wide = [log(up[i] / down[i]) for i, (up, down) in enumerate(moved)]
-        ends = [[_times(_run(load, at, end)) for end in pair] for pair in moved]
-        slopes = np.stack([(up - down) / w for (up, down), w in zip(ends, wide)], axis=-1)
-        rounds.append((np.log(values), here, slopes))
-        values = _inside(np.exp(np.log(values) + _change(here, slopes, everyone)).tolist())
+        moved = [[_with(steps, [name], [getattr(steps, name) * exp(s * STEP)]) for s in (1, -1)] for name in (*names, *kept)]
+        wide = [log(getattr(up, name) / getattr(down, name)) for name, (up, down) in zip((*names, *kept), moved)]
+        slopes = np.stack([(played(up) - played(down)) / w for (up, down), w in zip(moved, wide)], axis=-1)
+        rounds.append((np.log(values), here, slopes[..., :free], slopes[..., free:]))
+        steps = _with(steps, names, np.exp(np.log(values) + _change(here, slopes[..., :free], everyone)))
     rounds = rounds[SETTLED:]  # around the best point, each with another schedule: their mean is better than any one of them
-    at_best = np.mean([start + _change(here, slopes, everyone) for start, here, slopes in rounds], axis=0)
-    draw, groups, draws = Random(seed), [everyone[i : i + TOGETHER] for i in range(0, len(rows), TOGETHER)], []
+    at_best = np.mean([start + _change(here, slopes, everyone) for start, here, slopes, _ in rounds], axis=0)
+    draw, groups, draws = Random(seed), [everyone[i : i + TOGETHER] for i in range(0, len(seen), TOGETHER)], []
     for _ in range(DRAWS):
-        picked, (start, here, slopes) = np.concatenate(draw.choices(groups, k=len(groups))), draw.choice(rounds)
-        draws.append(Steps(*_inside(np.exp(start + _change(here, slopes, picked)).tolist())))
-    return Steps(*_inside(np.exp(at_best).tolist())), draws
+        picked, (start, here, slopes, others) = np.concatenate(draw.choices(groups, k=len(groups))), draw.choice(rounds)
+        doubt = np.array([draw.gauss(0, DOUBT[name]) for name in kept])
+        drawn = _with(steps, kept, [getattr(steps, name) * exp(d) for name, d in zip(kept, doubt)])
+        draws.append(_with(drawn, names, np.exp(start + _change(here + others @ doubt, slopes, picked))))
+    if "link" in names and not told(ends := interval([drawn.link for drawn in draws])):
+        raise ValueError(f"log must tell the rate of the link (B/s), got {ends[0]:.3g} to {ends[1]:.3g}: give link")
+    return _with(steps, names, np.exp(at_best)), draws
 
 
-def summary(requests: Sequence[tuple]) -> dict[str, Seconds]:
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Ends that 95% of so many draws lie between.
+
+    Args:
+        values: of the draws.
+
+    Example:
+        >>> interval(range(400))
+        (10, 389)
+    """
+    ordered = sorted(values)
+    return ordered[len(ordered) // 40], ordered[-1 - len(ordered) // 40]
+
+
+def told(ends: tuple[float, float]) -> bool:
+    """Whether a log tells a constant: the ends of its interval are less than a factor of three apart.
+
+    Args:
+        ends: of `interval`.
+
+    Example:
+        >>> told((0.4, 0.5)), told((0.1, 0.5))
+        (True, False)
+    """
+    return ends[1] < WIDE * ends[0]
+
+
+def summary(requests: Sequence[tuple], since: Seconds | None = None) -> dict[str, Seconds]:
     """Makespan, and the middle and the 95th percentile of TTFT and token interval (s).
 
     Args:
         requests: (arrival, first token, last token, output tokens) of each.
+        since: when the makespan begins (left out: with the first arrival).
 
     Example:
         >>> summary([(0.0, 1.0, 4.0, 4)])["interval_p50"]
@@ -208,7 +324,7 @@ def summary(requests: Sequence[tuple]) -> dict[str, Seconds]:
     some(requests, "requests", "request")
     gaps = [(last - first) / max(1, output - 1) for _, first, last, output in requests]
     first = [f - a for a, f, _, _ in requests]
-    found = {"makespan": max(r[2] for r in requests) - requests[0][0]}
+    found = {"makespan": max(r[2] for r in requests) - (requests[0][0] if since is None else since)}
     for name, values in (("ttft", first), ("interval", gaps)):
         found |= {f"{name}_p{p}": nearest_rank(values, p / 100) for p in (50, 95)}
     return found
@@ -254,13 +370,17 @@ def beyond(measured: Mapping[str, tuple], asked: Mapping[str, tuple]) -> list[st
     return found
 
 
-def lines(rows: Sequence[Logged], at: Served, load: Sequence[Arrival] | None = None) -> list[str]:
+def lines(
+    rows: Sequence[Logged], at: Served, load: Sequence[Arrival] | None = None, until: Seconds = inf, names: Sequence[str] | None = None
+) -> list[str]:
     """What is printed: constants with 95% intervals, the log as it was measured and as it is replayed, and a prediction.
 
     Args:
         rows: of the log.
         at: what was measured.
         load: to predict.
+        until: what is seen of the log (s from the first arrival); requests whose first token came later are predicted.
+        names: of the constants that are fitted (left out: those that are `unknown`).
 
     Example:
         >>> from workloads.counts.request_tokens import Request
@@ -268,25 +388,42 @@ def lines(rows: Sequence[Logged], at: Served, load: Sequence[Arrival] | None = N
         >>> lines(log, served("Qwen3-8B", "H100 SXM"))[0].split()
         ['constant', 'value', 'low', 'high']
     """
-    best, draws = fitted(rows, at)
-    out = ["constant\tvalue\tlow\thigh"]
-    ends = [sorted(column) for column in zip(*map(astuple, draws))]
-    for name, value, column in zip(vars(best), astuple(best), ends):
-        out.append(f"{name}\t{value:.4g}\t{column[DRAWS // 40]:.4g}\t{column[-1 - DRAWS // 40]:.4g}")
+    names = at.unknown if names is None else names
+    best, draws = fitted(rows, at, until=until, names=names)
+    out, doubt = ["constant\tvalue\tlow\thigh"], []
+    for name, value in vars(best).items():
+        if name in names:
+            ends = interval([getattr(steps, name) for steps in draws])
+            out.append(f"{name}\t{value:.4g}\t{ends[0]:.4g}\t{ends[1]:.4g}")
+            doubt += [] if told(ends) else [f"warning: the log hardly tells {name}, from {ends[0]:.3g} to {ends[1]:.3g}"]
+        elif value is not None:
+            out.append(f"{name}\t{value:.4g}\tnot fitted\t")
     truth = [(r.arrival.time, r.first, r.last, r.arrival.request.output) for r in rows]
     logs = [r.arrival for r in rows]
-    out += ["", "the log (s)\tmeasured\treplayed"]
-    replayed = summary(_run(logs, at, astuple(best)))
-    out += [f"{name}\t{value:.4g}\t{replayed[name]:.4g}" for name, value in summary(truth).items()]
+    run, early = _run(logs, at, best), [place for place, (_, first, _, _) in enumerate(truth) if first <= until]
+    parts = {("the log (s)", "replayed"): early, ("the rest (s)", "predicted"): [i for i in range(len(truth)) if i not in {*early}]}
+    for (title, how), places in parts.items():
+        if places:
+            played = summary([run[i] for i in places], truth[0][0])
+            out += ["", f"{title}\tmeasured\t{how}"]
+            out += [f"{name}\t{value:.4g}\t{played[name]:.4g}" for name, value in summary([truth[i] for i in places], truth[0][0]).items()]
     if load is not None:
-        run = _run(load, at, astuple(best))
-        tries = [summary(_run(load, at, astuple(steps))) for steps in draws[:40]]
+        run = _run(load, at, best)
+        tries = [summary(_run(load, at, steps)) for steps in draws[:40]]
         out += ["", "the load (s)\tpredicted\tlow\thigh"]
         for name, value in summary(run).items():
             values = sorted(t[name] for t in tries)
             out.append(f"{name}\t{value:.4g}\t{values[1]:.4g}\t{values[-2]:.4g}")
-        out += beyond(ranges(logs, truth), ranges(load, run))
-    return out
+        doubt += beyond(ranges([logs[i] for i in early], [truth[i] for i in early]), ranges(load, run))
+    return out + doubt
+
+
+def _known(pair):
+    name, _, value = pair.partition("=")
+    try:
+        return one_of(name, "constant", NAMES), finite(float(value), name)
+    except ValueError:
+        raise ValueError(f"given must be NAME=NUMBER, of {', '.join(NAMES)}, got {pair!r}") from None
 
 
 def _main(arguments):
@@ -300,10 +437,18 @@ def _main(arguments):
     parser.add_argument("--seats", type=int, default=128, help="most requests that run")
     parser.add_argument("--budget", type=int, default=2048, help="tokens of a step")
     parser.add_argument("--predict", metavar="LOAD", help="a load that was not run")
+    parser.add_argument(
+        "--fit", nargs="+", metavar="NAME", help=f"constants to fit, of {', '.join(NAMES)}; others stay as on other machines"
+    )
+    parser.add_argument(
+        "--given", nargs="+", default=[], metavar="NAME=VALUE", help="constants that are known, as mfu=0.6 or link=20e9 (B/s)"
+    )
+    parser.add_argument("--until", type=float, default=inf, metavar="SECONDS", help="read the log so far, and predict the rest of it")
     given = parser.parse_args(arguments)
     try:
-        at = served(given.model, given.accelerator, given.cards, given.blocks, given.seats, given.budget)
-        found = lines(logged(given.log), at, load_of(given.predict) if given.predict else None)
+        known = dict(map(_known, given.given))
+        at = served(given.model, given.accelerator, given.cards, given.blocks, given.seats, given.budget, known)
+        found = lines(logged(given.log), at, load_of(given.predict) if given.predict else None, given.until, given.fit)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
