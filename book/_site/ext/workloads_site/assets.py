@@ -42,6 +42,17 @@ def number_no_figures(app, config):
     config.numfig = False
 
 
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+NAME = re.compile(r'<span class="pre">[^<]*[._/][^<]*</span>')
+
+
+def breakable(body):
+    """The page with places to break a name of code in a table: behind its dots, underscores and slashes."""
+    name = lambda found: re.sub(r"(?<=\w[._/])(?=\w)", "<wbr>", found[0][18:-7])
+    cell = lambda found: NAME.sub(lambda m: f'<span class="pre">{name(m)}</span>', found[0])
+    return CELL.sub(cell, body)
+
+
 def tidy_page(app, pagename, templatename, context, doctree):
     """Leave out thebe (live cells through a remote service; its inline script also raises an error), the marking of words that another
     search found, repeated inline scripts, and the files of sphinx-design on pages without its cards, grids and tabs."""
@@ -59,7 +70,7 @@ def tidy_page(app, pagename, templatename, context, doctree):
         context["generate_toctree_html"] = lambda *a, **k: str(contents(*a, **k)).replace("<summary>", '<summary aria-label="Pages below">')
     if "body" in context:  # read aloud, a toggle is called what it shows, and a list holds its items
         context["body"] = context["body"].replace('<summary aria-label="Toggle hidden content">', "<summary>")
-        context["body"] = context["body"].replace("doc-biblioentry", "listitem")
+        context["body"] = breakable(context["body"].replace("doc-biblioentry", "listitem"))
     context["css_files"] = [c for c in context.get("css_files", []) if not any(u in str(getattr(c, "filename", c)) for u in unused)]
 
 
