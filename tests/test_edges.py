@@ -13,7 +13,6 @@ import rooms
 from test_fuzz import IDS, function
 
 from workloads import checks
-from workloads.costs import tokens
 from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
@@ -33,6 +32,7 @@ from workloads_book.studies import (
     round_schedule,
     service_levels,
     speech,
+    tokens,
 )
 
 STANDS_FOR = {
@@ -189,6 +189,7 @@ OWN = {  # whole signatures with defaults of their own
         prefill_head="all",
         context="average",
         decode_bound="roofline",
+        engine_seconds=0,
     ),
     "parts.Policy": dict(
         parameters=8e9,
@@ -219,6 +220,7 @@ OWN = {  # whole signatures with defaults of their own
         teachers=0,
         pass_head="all",
         epochs=1,
+        updates=1,
         num_iterations=1,
         lora=False,
         recompute=False,
@@ -316,7 +318,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     accelerators.Accelerator: ([], ["memory_bytes", "bandwidth"], [], {"name": "made", "peaks": {"bf16": 1}}),
     training_memory.TrainingBytes: (["weights", "gradients", "master_weights", "first_moment", "second_moment"], [], [], {}),
     service_levels.Objectives: (["ttft", "token_interval", "request"], [], [], {}),
-    parts.Rollout: (["prompt_tokens"], ["completion", "prompts", "group"], [], {}),
+    parts.Rollout: (["prompt_tokens", "engine_seconds"], ["completion", "prompts", "group"], [], {}),
     parts.Policy: (
         ["head_parameters", "embedding_bytes", "expert_bytes", "kv_bytes", "state_bytes", "pair_flops", "decode_pair_flops"],
         ["parameters", "total_parameters", "weight_bytes"],
@@ -330,7 +332,7 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
         [],
         {},
     ),
-    parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "num_iterations"], ["trainable_share"], {}),
+    parts.Method: (["teachers", "optimizer_bytes", "other_seconds"], ["epochs", "updates", "num_iterations"], ["trainable_share"], {}),
     round_schedule.Role: (["seconds"], [], [], {"name": "made"}),
     tokens.TokenPrices: (["input", "output", "cached", "written"], [], [], {}),
     price.Prices: (["sampled", "trained", "forward"], [], [], {}),

@@ -26,11 +26,10 @@ import rooms
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from workloads.costs import tokens
 from workloads.counts import collectives, layout, layout_memory, parameter_counts, passes, request_tokens, training_memory, vision
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
-from workloads.learning.rl import configuration, parts, phases
+from workloads.learning.rl import configuration, parts, phases, sides
 from workloads.serving import arrivals, simulation, step_seconds
 from workloads.serving import engine as engine_module
 from workloads.times import machine, taskgraph
@@ -49,6 +48,7 @@ from workloads_book.studies import (
     round_schedule,
     service_levels,
     speech,
+    tokens,
     transformer_graph,
 )
 
@@ -189,6 +189,15 @@ step_fields = dict(
     epochs=few,
 )
 rl_step = st.builds(configuration.RLStep, **step_fields)
+side = lambda ways: (
+    lambda shape, reached, plan: parts.Side(
+        shape, machine.Machine(accelerators.accelerator("H100 SXM"), ways.gpus, mfu=reached, mbu=reached), ways, plan
+    )
+)
+plans = st.builds(layout.Plan, few, zero=st.sampled_from([0, 1, 3]), recompute=st.sampled_from(["nothing", "layers"]))
+side_of = lambda ways: st.builds(side(ways), st.just(models.model("Qwen3-8B")), share, plans)
+sampling, learning = side_of(layout.Layout(2)), side_of(layout.Layout(2, 2, 2))
+split_step = st.builds(sides.on_layouts, sampling, learning, prompt_tokens=few, updates=few, capacity=st.just("ignored"))
 breakdown = st.builds(configuration.RLStep, **{**step_fields, "capacity": st.just("ignored")}).map(phases.rl_step)
 engine = st.builds(engine_module.Engine, st.integers(40, 200), st.sampled_from([1, 16]), st.just(64), st.integers(1, 8), st.just(300))
 step_time = st.builds(
@@ -321,6 +330,9 @@ KINDS = {  # kind: (valid values, invalid values)
     "observations": (st.builds(lambda sent, seen: [(sent, seen)], load, measured), [[]]),
     "line": (st.tuples(st.floats(0, 100), st.floats(0, 100)), []),
     "step": (rl_step, []),
+    "sampling": (sampling, []),
+    "training": (learning, []),
+    "split_step": (split_step, []),
     "step_of": (rl_step.map(lambda s: lambda g: s.having(gpus_per_copy=g)), []),
     "breakdown": (breakdown, []),
     "prices": (st.builds(price.Prices, unit, unit, unit), []),

@@ -8,6 +8,8 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workloads.counts.layout import Layout
+from workloads.counts.layout_memory import serving_bytes
 from workloads.counts.memory import (
     cards_that_hold,
     decode_traffic,
@@ -21,6 +23,7 @@ from workloads.counts.memory import (
 )
 from workloads.counts.parameter_counts import parameters
 from workloads.counts.training_memory import RECIPES, TrainingBytes, training_state_bytes
+from workloads.facts.formats import Formats
 from workloads.facts.models import Model, model, models
 
 QWEN = model("Qwen3-8B")
@@ -57,6 +60,24 @@ def test_experts_read_equal_the_mean_over_all_choices(batch):
     count = parameters(EXPERTS)
     rest = count.total - count.embedding - count.experts
     assert weights_read_per_step(EXPERTS, batch=batch) == pytest.approx(2 * (rest + count.experts * mean / 4), rel=1e-12)
+
+
+@pytest.mark.parametrize("widths", [2, {"experts": 0.53125, "biases": 2, "other": 1}])
+def test_an_expert_that_nobody_picks_leaves_its_biases_unread_too(widths):
+    """gpt-oss-120b: 128 experts of three matrices of 2,880 x 2,880 and as many biases as outputs in 36 layers, of which a token picks 4."""
+    shape = model("gpt-oss-120b")
+    matrices, biases = 36 * 128 * 3 * 2880 * 2880, 36 * 128 * 3 * 2880
+    b_experts, b_biases = (widths, widths) if widths == 2 else (0.53125, 2)
+    every = weights_read_per_step(shape, widths, 10**9)
+    assert every == weight_bytes(shape, widths) - 201_088 * 2880 * (2 if widths == 2 else 1)
+    for batch in (1, 4):
+        left = (matrices * b_experts + biases * b_biases) * (124 / 128) ** batch
+        assert weights_read_per_step(shape, widths, batch) == pytest.approx(every - left, rel=1e-12)
+    layout = Layout(data=8, expert=8)
+    held = serving_bytes(shape, layout, 1, 8, Formats(weights=widths)).weights
+    experts = matrices * b_experts + biases * b_biases
+    assert held == pytest.approx(weight_bytes(shape, widths) - experts * 7 / 8, rel=1e-12)
+    assert layout.groups(shape)[1][0] == (matrices + biases) / 8
 
 
 @given(st.integers(1, 10**4))

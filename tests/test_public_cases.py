@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from workloads.costs.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
 from workloads.counts.flops import rule_6n, training
 from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weight_bytes, weights_read_per_step
 from workloads.counts.parameter_counts import active_weights, parameters
@@ -15,10 +14,11 @@ from workloads.facts.formats import BYTES, Formats
 from workloads.facts.layers import Attention, Layer
 from workloads.facts.models import Model, model
 from workloads.serving.latency_metrics import little_occupancy
-from workloads.serving.speculation import speculative_interval
 from workloads.times.roofline import mfu, transfer_seconds
 from workloads_book.studies import graph_memory
 from workloads_book.studies.graph_memory import activation_bytes, kept_layer_bytes
+from workloads_book.studies.speculation import speculative_interval
+from workloads_book.studies.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
 from workloads_book.studies.transformer_graph import transformer
 
 GIB = 2**30

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from workloads.counts.passes import Pass, decode
 from workloads.facts.accelerators import accelerator
 from workloads.facts.models import Model, model
-from workloads.serving.speculation import accepted_length, best_drafts, break_even_batch, speculative_interval
 from workloads.times.machine import Machine
+from workloads_book.studies.speculation import accepted_length, best_drafts, break_even_batch, speculative_interval
 
 CARD = Machine(accelerator("H100 SXM"), mfu=0.5, mbu=0.7)
 TINY = Model("tiny", 6, 7, layers=2, heads=4, kv_heads=2, head_dim=3, ffn=5)

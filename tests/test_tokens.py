@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.costs.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
+from workloads_book.studies.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
 
 PRICES = TokenPrices(input=3, output=15, cached=0.3, written=3.75)
 money = st.floats(0.01, 100)

@@ -27,6 +27,7 @@ from workloads.units import number, quantity
 
 from . import bands as table_of_bands
 from .bands import LEAST_PUBLISHERS, Band, class_of
+from .rl_rows import rl_bound_of, rl_layouts
 
 DATA = Path(__file__).with_name("data")
 KINDS = ("train", "lora", "decode", "prefill", "static", "offline", "rl")
@@ -236,23 +237,18 @@ def _serving(row, shape, card, chips, format, weight):
     return both, both, out / rate, (first + steps).flops / batch
 
 
-def _rl(row, shape, card, chips):
-    """(bound, careful bound, measured, FLOPs) of a step, BF16: answers decoded, scored by one pass and trained on once.
+def _rl(row, shape, card):
+    """(bound, careful bound, measured, FLOPs) of a step, BF16, on the layouts of the row (see `rl_rows.rl_bound_of`).
 
-    Generation is split as the row says, in copies of tensor times pipeline chips; prompts, which the rows leave out, count nothing.
+    Prompts, which the rows leave out, count nothing.
     """
-    tokens, sequences = _int(row, "osl"), _int(row, "batch")
-    layout = re.search(r"gen \[TP,PP\] \[(\d+),(\d+)\]", row["parallel"])
-    if not layout:
-        raise Unscored(f"layout of the generation is not stated: {row['parallel']!r}")
-    own = int(layout[1]) * int(layout[2])
-    copies = max(chips // own, 1)
-    each = sequences / copies
-    batch = min(each, _room(shape, card, own, 2, 2, tokens))
-    generated = each / batch * _seconds(wl.decode(shape, wl.Request(1, tokens), batch), card, own, "bf16")
-    once = sequences * flops.forward(shape, tokens).total
-    learned = 4 * once / (card.peaks["bf16"] * chips)
-    return *[generated + learned] * 2, float(row["measured"]), 4 * once
+    try:
+        copy = rl_layouts(row)[0].gpus
+    except ValueError as why:
+        raise Unscored(str(why)) from why
+    _room(shape, card, copy, 2, 2, _int(row, "osl"))
+    found = wl.rl_step(rl_bound_of(row, shape, card))
+    return *[found.step_seconds] * 2, float(row["measured"]), found.step_flops
 
 
 def score(row):
@@ -276,7 +272,7 @@ def score(row):
     if row["kind"] in ("train", "lora"):
         found = _training(row, shape, card, chips, format)
     elif row["kind"] == "rl":
-        found = _rl(row, shape, card, chips)
+        found = _rl(row, shape, card)
     else:
         found = _serving(row, shape, card, chips, format, weight)
     bound, careful, measured, work = found

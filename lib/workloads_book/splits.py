@@ -5,25 +5,24 @@
 prints all comparisons. Layouts, batches and results are those that the sources print; what they leave out is said where it is supplied.
 """
 
-import math
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from workloads.counts.collectives import all_gather, all_reduce
+from workloads.counts.collectives import all_reduce
 from workloads.counts.layout import Layout, Plan
 from workloads.counts.layout_memory import training_bytes
-from workloads.counts.memory import weight_bytes
 from workloads.counts.parameter_counts import parameters
-from workloads.learning.rl.configuration import lognormal_lengths
+from workloads.learning.rl.phases import rl_step
 from workloads.times.links import sending_seconds
 from workloads.times.machine import Machine
-from workloads.times.split import decode_seconds, prefill_seconds, training_seconds
+from workloads.times.split import training_seconds
 from workloads.units import GIB
 
 from . import score
+from .rl_rows import DEFAULTS, Shares, rl_layouts, rl_step_of
 from .studies.graph_memory import _entered
 from .studies.transformer_graph import transformer
 
@@ -251,23 +250,6 @@ def spreads():
 
 
 # ------------------------------------------------------------------------------------------------ steps of RL
-ANSWERS = 1.0  # standard deviation over mean of the lengths of answers, as on the page of assumptions
-PASSES = 2  # over finished samples: the policy's own log-probabilities and the reference's (base recipe: KL penalty 0.01)
-AGAIN = ("Llama-3.1-8B", "DeepSeek-V3", "Qwen3-235B-A22B")  # whose recipes checkpoint activations
-UPDATE = 512  # sequences of a training batch (T-GBS), in every row
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Shares of peak and bandwidth that learning and generation reach: one of each for dense models, one for experts."""
-
-    learning: tuple
-    generation: tuple
-
-
-DEFAULTS = Shares((0.35, 0.35), (0.7, 0.7))  # of `parts.Gpu`, as everywhere in the book
-
-
 @cache
 def class_shares():
     """Shares that published work outside RL reaches: of training on H100 with its splits counted one after the other, of decode.
@@ -286,72 +268,19 @@ def class_shares():
     return Shares((middle(trained(False)), middle(trained(True))), (dense, middle(decoded("decode, 8 bits, experts, several chips"))))
 
 
-class RLSeconds(NamedTuple):
-    """A step of RL by part, on the layouts that its row prints (s); `alone` where both sides have GPUs of their own."""
-
-    generation: float
-    scoring: float
-    training: float
-    weights: float
-    alone: bool
-
-    @property
-    def total(self):
-        """Of the step: both sides one after the other, or the longer one; then the new weights go to the engine."""
-        sides = self.generation, self.scoring + self.training
-        return (max(sides) if self.alone else sum(sides)) + self.weights
-
-
-def rl_layouts(row):
-    """(cards of a copy that generates, cards that generate, layout of training) of a row of NeMo-RL.
-
-    Off-policy rows split their GPUs in halves, as the recipes of that release do.
-
-    Example:
-        >>> row = next(row for row in score.table("measured") if row["id"] == "nemo_rl-6")
-        >>> rl_layouts(row)[:2], rl_layouts(row)[2].gpus
-        ((8, 128), 128)
-    """
-    copy = int(re.findall(r"gen \[TP,PP\] \[(\d+),", row["parallel"])[0])
-    ways = [int(n) for n in re.findall(r"\d+", row["parallel"].rpartition("[")[2])]
-    t, c, e, p = (1, 1, 1, 2) if len(ways) == 6 else ways  # seven numbers under five names: one stage more, as in its recipe
-    cards = int(row["count"]) // (1 if "On policy" in row["note"] else 2)
-    return copy, cards, Layout(t, p, cards // (t * p * c), e, c)
-
-
 def rl_seconds(row, shares=DEFAULTS, overlap="nothing"):
-    """`RLSeconds` of a row, from shapes, layouts, links and shares alone: no latency, no time of an engine between steps.
-
-    Answers spread log-normally around the printed mean, cut at the printed length, decoded without waves; packs of the printed length
-    (where stages need equal ones) or of whole sequences; new weights as an all-gather over all cards.
+    """`Breakdown` of a row of NeMo-RL: the library's step on the row's layouts (see `rl_rows.rl_step_of`).
 
     Example:
         >>> row = next(row for row in score.table("measured") if row["id"] == "nemo_rl-9")
-        >>> round(rl_seconds(row).total), row["measured"]
-        (350, '393')
+        >>> round(rl_seconds(row).step_seconds), row["measured"]
+        (353, '393')
     """
-    shape, card, (copy, cards, layout) = score.model(row["model"]), score.accelerator(row["hardware"]), rl_layouts(row)
-    experts, samples, mean = parameters(shape).experts > 0, int(row["batch"]), int(row["osl"])
-    longest = int(re.findall(r"max length ([\d,]+)", row["note"])[0].replace(",", ""))
-    again = "layers" if row["model"] in AGAIN else "nothing"
-    plan = Plan(overlap=overlap, recompute=again, recipe="bf16 gradients")
-    engine = Machine(card, copy, mbu=shares.generation[experts])
-    each, start, alive, generation = samples / (cards / copy), 0, 1.0, 0.0
-    for part, length in lognormal_lengths(mean, ANSWERS, longest, max(2, min(64, int(each)))):
-        step = decode_seconds(shape, engine, Layout(copy), (start + length) / 2, max(1, each * alive), plan=plan)
-        generation, alive, start = generation + (length - start) * step.total, alive - part, length
-    own = UPDATE // layout.data  # sequences of a copy in an update; as many packs where two do not fit one
-    packs = math.ceil(own * mean / longest) if 2 * mean <= 1.1 * longest else own
-    tokens = longest if layout.pipeline > 1 else int(own * mean / packs)
-    trainer, batch, updates = Machine(card, cards, mfu=shares.learning[experts]), packs * layout.data, samples // UPDATE
-    training = updates * training_seconds(shape, trainer, layout, tokens, batch, plan).total
-    scoring = PASSES * prefill_seconds(shape, trainer, layout, tokens, batch * updates, plan=plan).total
-    weights = sending_seconds(all_gather(weight_bytes(shape), int(row["count"]), card.domain), card)
-    return RLSeconds(generation, scoring, training, weights, "On policy" not in row["note"])
+    return rl_step(rl_step_of(row, score.model(row["model"]), score.accelerator(row["hardware"]), shares, overlap))
 
 
 def rl_rows(shares=DEFAULTS):
-    """NeMo-RL's rows one by one: [(row, its `RLSeconds`)].
+    """NeMo-RL's rows one by one: [(row, its `Breakdown`)].
 
     Example:
         >>> len(rl_rows())
@@ -368,14 +297,14 @@ def same_split_pairs(shares=DEFAULTS):
 
     Example:
         >>> [(model, round(least), round(side)) for model, least, side in same_split_pairs()]
-        [('DeepSeek-V3', 76, 4), ('Qwen3-32B', 178, 73)]
+        [('DeepSeek-V3', 76, 5), ('Qwen3-32B', 178, 73)]
     """
     rows = [row for row in score.table("measured") if row["kind"] == "rl"]
     found = []
     for on, off in zip(rows[::2], rows[1::2]):
         if rl_layouts(on) == rl_layouts(off):
             side = rl_seconds(on, shares)
-            smaller = min(side.generation, side.scoring + side.training)
+            smaller = min(side.rollout.seconds, side.learning.seconds)
             found.append((on["model"], float(on["measured"]) - float(off["measured"]), smaller))
     return found
 
@@ -397,15 +326,15 @@ def main():
             write(source, "experts" if experts else "dense", steps, which, round(median, 3), round(ratio, 2))
     for name, shares in (("defaults", DEFAULTS), ("classes", class_shares())):
         for row, found in rl_rows(shares):
-            times = [round(part, 1) for part in found[:4]]
+            times = [round(part.seconds, 1) for part in (found.rollout, found.logprob, found.training, found.optimizer)]
             write(
                 name,
                 row["id"],
                 row["model"],
                 *times,
-                round(found.total, 1),
+                round(found.step_seconds, 1),
                 row["measured"],
-                round(found.total / float(row["measured"]), 2),
+                round(found.step_seconds / float(row["measured"]), 2),
             )
 
 

@@ -9,7 +9,7 @@ from ..facts.models import Model
 from ..numeric import Number
 from ..units import Count, Seconds, Tokens
 from .memory import kv_copies
-from .parameter_counts import parameters
+from .parameter_counts import _expert_biases, parameters
 from .training_memory import RECIPES
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
@@ -71,8 +71,9 @@ class Layout:
         """
         count, ways = parameters(model), self.tensor if self.expert == 1 else self.expert
         cards = multiple(self.gpus // self.pipeline, ways, "cards of a stage, over which experts are split,")
-        shared = (count.total - count.experts) / (self.tensor * self.pipeline)
-        return (shared, self.data * self.context, self.tensor), (count.experts / (ways * self.pipeline), cards // ways, ways)
+        experts = count.experts + _expert_biases(model)
+        shared = (count.total - experts) / (self.tensor * self.pipeline)
+        return (shared, self.data * self.context, self.tensor), (experts / (ways * self.pipeline), cards // ways, ways)
 
     def kv_copies(self, model: Model, tokens: Tokens | None = None) -> Number:
         """How often the cards of one copy together store a sequence's cache (see `memory.kv_copies`).

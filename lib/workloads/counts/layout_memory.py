@@ -12,7 +12,7 @@ from ..numeric import Number, minimum
 from ..units import Bytes, Count, Tokens, quantity
 from . import memory
 from .layout import SCHEDULES, USUAL, Layout, Plan
-from .parameter_counts import parameters
+from .parameter_counts import _expert_biases, parameters
 from .training_memory import LOGIT_COPIES, RECIPES, activation_bytes, logits_bytes
 
 
@@ -150,7 +150,8 @@ def serving_bytes(model: Model, layout: Layout, tokens: Tokens, batch: Count, fo
 
 def _expert_bytes(model, formats):
     width = formats.weight_bytes
-    return parameters(model).experts * (width.get("experts", width.get("other", 0)) if isinstance(width, Mapping) else width)
+    of = lambda part: width.get(part, width.get("other", 0)) if isinstance(width, Mapping) else width
+    return parameters(model).experts * of("experts") + _expert_biases(model) * of("biases")
 
 
 @formula

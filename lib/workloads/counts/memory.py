@@ -86,7 +86,8 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
 
     Equation:
         (parameters - embedding table) x bytes_per_parameter; the table is read too when the head shares it. With
-        experts, only those that some sequence picked: of E experts with k active, E (1 - (1 - k/E)^batch) on average.
+        experts, only those that some sequence picked, with their biases: of E experts with k active, E (1 - (1 -
+        k/E)^batch) on average.
 
     Args:
         model: a Model.
@@ -105,17 +106,19 @@ def weights_read_per_step(model: Model, bytes_per_parameter: Bytes = 2, batch: C
     batch = positive(batch, "batch", "sequences")
     routed = Counter()
     for layers, _, ffn in stack_counts(model):
-        for w in ffn.matrices:
-            if w.part == "experts":
-                routed[w.used / w.copies] += layers * w.parameters
+        picked = [w for w in ffn.matrices if w.part == "experts"]
+        for w in picked:
+            routed[w.used / w.copies, "experts"] += layers * w.parameters
+        for w in picked[:1]:
+            routed[w.used / w.copies, "biases"] += layers * ffn.expert_biases
     if isinstance(bytes_per_parameter, Mapping):
-        expert = _width(bytes_per_parameter, "experts", "bytes_per_parameter") if routed else 0
+        width = {part: _width(bytes_per_parameter, part, "bytes_per_parameter") for (_, part), size in routed.items() if size}
         table = 0 if model.tied else count.embedding * _width(bytes_per_parameter, "embedding", "bytes_per_parameter")
         read, each = _stored(count, bytes_per_parameter) - table, 1
     else:
-        read, expert, each = count.total - (0 if model.tied else count.embedding), 1, bytes_per_parameter
-    for share, experts in routed.items():
-        read = weights_picked(read, experts * expert, share, batch)
+        read, width, each = count.total - (0 if model.tied else count.embedding), {}, bytes_per_parameter
+    for (share, part), size in routed.items():
+        read = weights_picked(read, size * width.get(part, 1), share, batch)
     return read * positive(each, "bytes_per_parameter", "B")
 
 

@@ -54,6 +54,7 @@ class _PartCounts(NamedTuple):
         biases: weights of its biases, and single values such as decays.
         spans: of an attention, the Span objects.
         state: bytes that a sequence keeps, whatever its length (B).
+        expert_biases: those of routed experts among its biases, read with the expert alone.
     """
 
     matrices: tuple[Matrix, ...]
@@ -61,6 +62,7 @@ class _PartCounts(NamedTuple):
     biases: Count = 0
     spans: tuple[Span, ...] = ()
     state: Bytes = 0
+    expert_biases: Count = 0
 
 
 def _attention(m, hidden):
@@ -184,8 +186,9 @@ def _experts(ffn, hidden):
         found += _gated_matrices("shared experts", hidden, ffn.shared_ffn or width, *counts)[int(ffn.plain) :]
     found += _matrices("shared experts", ("shared gate", hidden, 1)) * ffn.shared_gate
     found += _gated_matrices("ffn", hidden, ffn.dense_ffn) * (ffn.dense_ffn != 0)
-    outputs = ffn.experts * (1 + (1 if ffn.plain else 2) * width + inner) if ffn.biases else 0
-    return _PartCounts(found, norms=hidden, biases=outputs + ffn.experts * int(ffn.router_bias))
+    outputs = ffn.experts * ((1 if ffn.plain else 2) * width + inner) if ffn.biases else 0
+    biases = outputs + ffn.experts * (int(ffn.biases) + int(ffn.router_bias))
+    return _PartCounts(found, norms=hidden, biases=biases, expert_biases=outputs)
 
 
 def _matrices(part, *shapes, copies=1, used=1):
@@ -285,6 +288,11 @@ def absorbs(model: Model) -> bool:
         (True, False)
     """
     return any(span.absorbed for _, span in spans(model))
+
+
+def _expert_biases(model):
+    """Biases of routed experts, which lie where their matrices lie."""
+    return sum(layers * ffn.expert_biases for layers, _, ffn in stack_counts(model))
 
 
 @lru_cache(maxsize=256)

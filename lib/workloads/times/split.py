@@ -146,8 +146,13 @@ def prefill_seconds(
         (0.153, 0.084)
     """
     request = request if isinstance(request, Request) else Request(request, 1)
+    return _forward_seconds(model, machine, layout, request, batch, formats, plan, "last")
+
+
+def _forward_seconds(model, machine, layout, request, batch, formats, plan, head):
+    """`prefill_seconds` of a request, with as many rows of logits as `head` says."""
     new, past, p, passes = request.new, request.past, layout.pipeline, _passes(machine, layout, batch, plan)
-    work = flops.forward(model, new, past, batch, head="last").total + _uneven(model, new * batch, plan)
+    work = flops.forward(model, new, past, batch, head=head).total + _uneven(model, new * batch, plan)
     cache = memory.kv_bytes(model, new + past, plan.micro_batch, formats.cache_bytes) * layout.kv_copies(model, new + past)
     moved = _weights_read(model, layout, formats, new * plan.micro_batch) + cache / (layout.tensor * layout.context)
     sent = forward_traffic(model, layout, new, plan.micro_batch, machine.accelerator.domain, chunks=plan.chunks)
@@ -186,8 +191,20 @@ def decode_seconds(
     """
     t = layout.only("tensor", "pipeline", "data", "expert").tensor
     own = maximum(1, _passes(machine, layout, batch, USUAL) / layout.pipeline)
-    moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
-    cache = (moved.kv_read + moved.kv_written) * layout.kv_copies(model, context + 1) + moved.state + moved.embedding_rows
     work = flops.decode_step(model, context, own).total + _uneven(model, own, plan)
     sent = forward_traffic(model, layout, 1, own, machine.accelerator.domain)
-    return _parts(machine, plan, 1, work / t, _weights_read(model, layout, formats, own) + cache / t, sent, model.layers)
+    return _parts(machine, plan, 1, work / t, _stage_bytes(model, layout, context, own, formats), sent, model.layers)
+
+
+def _stage_bytes(model, layout, context, own, formats):
+    """Bytes that a card of each stage together move in a decode step of so many sequences of one copy (B)."""
+    moved = memory.decode_traffic(model, context, own, formats.weight_bytes, formats.cache_bytes)
+    cache = (moved.kv_read + moved.kv_written) * layout.kv_copies(model, context + 1) + moved.state + moved.embedding_rows
+    return _weights_read(model, layout, formats, own) + cache / layout.tensor
+
+
+def _decode_bytes(model, layout, context, batch, formats):
+    """Bytes that a card moves while each of so many sequences over all copies gets a token: all that pass its stage (B)."""
+    each = batch / layout.data
+    own = maximum(1, each / layout.pipeline)
+    return _stage_bytes(model, layout, context, own, formats) * each / own / layout.pipeline

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 from typing import Any
 
-from ...checks import MANY, flag, formula, positive, whole
+from ...checks import MANY, flag, formula, one_of, positive, whole
 from ...counts import memory, parameter_counts
+from ...counts.layout_memory import serving_bytes
 from ...facts.accelerators import Accelerator
 from ...facts.models import Model
 from ...numeric import Number, bisect
 from ...units import Bytes, Count, Tokens
-from .parts import Gpu, Method, Placement, Policy, Rollout
+from .parts import Gpu, Method, Placement, Policy, Rollout, Side
 
 _PARTS = dict(rollout=Rollout, policy=Policy, gpu=Gpu, placement=Placement, method=Method)
 
@@ -30,7 +31,8 @@ class RLStep:
         **given: fields of `Rollout`, `Policy`, `Gpu`, `Placement` and `Method`; or whole parts under their names.
 
     Assumptions:
-        Sequences are spread evenly over the copies, so a batch need not be whole; parallelism communicates for free.
+        Sequences are spread evenly over the copies, so a batch need not be whole; parallelism communicates for free, unless
+        `generation` and `training` are sides with layouts (see `sides.on_layouts`).
 
     Raises:
         TypeError: for a name that no part has.
@@ -57,6 +59,7 @@ class RLStep:
             raise TypeError(f"an RL step has no {', '.join(given)}")
         if (self.rollout.prefill_head, self.method.pass_head) != ("all", "all"):
             positive(self.policy.head_parameters, "head_parameters where prefill_head or pass_head leave rows out")
+        _agree(self)
 
     def having(self, **changes: Any) -> RLStep:
         """The same step with other values of some fields, whatever their part.
@@ -97,6 +100,8 @@ class RLStep:
         """
         p, state = self.placement, 0
         weights = (self.policy.weight_bytes - p.replicated_bytes) / p.gpus_per_copy + p.replicated_bytes
+        if (side := p.generation) is not None:
+            weights = serving_bytes(side.model, side.layout, 1, side.layout.data, side.formats).weights
         if p.rollout_gpus is None:
             state = p.held_state_bytes * self.method.trainable_share * self.policy.all_parameters / p.gpus
         return p.overhead * p.copies * weights + state
@@ -125,6 +130,21 @@ class RLStep:
         policy, g, replicated = self.policy, self.placement.gpus_per_copy, self.placement.replicated_bytes
         weights = (policy.weight_bytes - replicated - policy.embedding_bytes) / g + replicated
         return memory.weights_picked(weights, policy.expert_bytes / g, policy.expert_share, rows)
+
+
+def _agree(step):
+    """Refuse a side with a layout beside fields that say something else, or whose times it does not count."""
+    said, placement, method = {}, step.placement, step.method
+    for side in filter(None, (placement.generation, placement.training)):
+        one_of(type(side), "type of a side", (Side,))
+    if (side := placement.generation) is not None:
+        said |= {"gpus_per_copy": (placement.gpus_per_copy, side.layout.gpus), "peak": (step.gpu.peak, side.peak)}
+        said |= {"context": (step.rollout.context, "average"), "decode_bound": (step.rollout.decode_bound, "roofline")}
+    if (side := placement.training) is not None:
+        said |= {"gpus": (placement.gpus, side.layout.gpus), "recompute": (method.recompute, side.plan.recompute == "layers")}
+        said |= {"lora": (method.lora, False), "trainable_share": (method.trainable_share, 1)}
+    for name, (value, wanted) in said.items():
+        one_of(value, f"{name}, where a side has a layout,", (wanted,))
 
 
 @formula
@@ -202,18 +222,19 @@ def _attention(model, b_kv):
 
 def _counts(model, b, b_kv, g, expert_parallel, tokens):
     count, weights, picked = parameter_counts.parameters(model), memory.weight_bytes(model, b), parameter_counts.expert_share(model)
+    experts = (count.experts + parameter_counts._expert_biases(model)) * b
     return dict(
         parameters=parameter_counts.active_weights(model),
         head_parameters=parameter_counts.active_weights(model, "head"),
         total_parameters=count.total,
         weight_bytes=weights,
         embedding_bytes=0 if model.tied else count.embedding * b,
-        expert_bytes=count.experts * b,
+        expert_bytes=experts,
         expert_share=picked,
         state_bytes=memory.state_bytes(model),
         kv_copies=memory.kv_copies(model, g, expert_parallel, tokens),
         **_attention(model, b_kv),
-        replicated_bytes=weights - count.experts * b if expert_parallel else 0,
+        replicated_bytes=weights - experts if expert_parallel else 0,
     )
 
 

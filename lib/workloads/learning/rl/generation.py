@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...checks import formula, positive
-from ...numeric import Number, floor, is_array, is_symbolic, line_sum, sum_of_larger, total
-from ...times import roofline
+from ...counts import flops
+from ...numeric import Number, ceil, floor, is_array, is_symbolic, line_sum, sum_of_larger, total
+from ...times import roofline, split
 from ...units import Bytes, Count, FlopCount, Seconds
 from .configuration import RLStep
+
+PIECES = 32  # of decode on a layout, at least: each takes the time of its mean context
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ def decode(step: RLStep, batch: Count) -> Phase:
     Equation:
         sum over t of max(bytes_t / (mbu bandwidth), FLOPs_t / (decode_mfu g peak)); per GPU bytes_t = weights read +
         n_t (2 state + kv c_t) kv_copies / g, FLOPs_t = n_t (2N + pair_flops c_t), with n_t sequences alive at context
-        c_t (the token of step t reads its own entry too).
+        c_t (the token of step t reads its own entry too); with a layout, `split.decode_seconds` at the mean context of
+        each of many pieces. engine_seconds for each step.
 
     Args:
         step: an RLStep.
@@ -50,6 +54,8 @@ def decode(step: RLStep, batch: Count) -> Phase:
         >>> round(wave.seconds, 1), wave.flops == 2 * 8e9 * 128 * 4096, wave.steps
         (145.2, True, 4096)
     """
+    if step.placement.generation is not None:
+        return _on_layout(step, positive(batch, "batch", "sequences"))
     policy, placement, prompt = step.policy, step.placement, step.rollout.prompt_tokens
     seconds, work, moved, stop, batch = 0, 0, 0, 0, positive(batch, "batch", "sequences")
     pair = policy.pair_flops if policy.decode_pair_flops is None else policy.decode_pair_flops
@@ -62,7 +68,22 @@ def decode(step: RLStep, batch: Count) -> Phase:
         for first, last, *lines in _reaching(step, (start, stop), left, rows, (transfer, arithmetic)):
             seconds += _seconds(step, first, last, *lines)
             work, moved = work + line_sum(first, last, *lines[1]), moved + line_sum(first, last, *lines[0])
-    return Phase(seconds, work, moved, stop)
+    return Phase(seconds + step.rollout.engine_seconds * stop, work, moved, stop)
+
+
+def _on_layout(step, batch):
+    """`decode` on a layout: the time between two ends of a length is that of pieces, each as long as a part of the longest."""
+    side, rollout, seconds, work, moved, stop = step.placement.generation, step.rollout, 0, 0, 0, 0
+    model, layout, formats = side.model, side.layout, side.formats
+    for start, stop, alive, _, _ in _runs(rollout):
+        pieces = ceil(PIECES * (stop - start + 1) / rollout.longest)
+        steps, rows = (stop - start + 1) / pieces, batch * alive
+        for k in range(pieces):
+            at = rollout.prompt_tokens + start - 1 + (k + 0.5) * steps - 0.5  # cached before a step of the piece, in the mean
+            seconds += steps * split.decode_seconds(model, side.machine, layout, at, rows, formats, side.plan).total
+            work += steps * flops.decode_step(model, at, rows).total
+            moved += steps * split._decode_bytes(model, layout, at, rows, formats)
+    return Phase(seconds + rollout.engine_seconds * stop, work, moved, stop)
 
 
 def _reaching(step, run, left, rows, lines):

@@ -8,8 +8,12 @@ from functools import partial
 from itertools import pairwise
 
 from ...checks import flag, fraction, nonnegative, one_of, positive, some, whole
+from ...counts.layout import SINGLE, USUAL, Layout, Plan
 from ...counts.spans import Span
+from ...facts.formats import BF16, Formats
+from ...facts.models import Model
 from ...numeric import Number, is_array, is_symbolic, total, where
+from ...times.machine import Machine
 from ...units import Bytes, BytesPerSecond, BytesPerToken, Count, FlopCount, FlopsPerSecond, Seconds, Share, Tokens
 
 
@@ -73,6 +77,7 @@ class Rollout:
         prefill_head: a prefill multiplies the head with "all" positions, or the "last".
         context: a decode step reads the cache as it has grown ("average", (tokens + 1)/2) or of the "full" length.
         decode_bound: "roofline", or "memory" alone.
+        engine_seconds: what an engine needs between two decode steps, while its GPUs wait.
     """
 
     completion: Number = _field(_lengths, 4096, "tokens")
@@ -86,6 +91,7 @@ class Rollout:
     prefill_head: str = _word("all", ("all", "last"))
     context: str = _word("average", ("average", "full"))
     decode_bound: str = _word("roofline", ("roofline", "memory"))
+    engine_seconds: Seconds = _nonnegative(0, "s")
 
     def __post_init__(self):
         _keep(self)
@@ -226,6 +232,40 @@ class Gpu:
         _keep(self)
 
 
+@dataclass(frozen=True)
+class Side:
+    """What one side of a step, generation or training, runs on and how: with it, its phases take the times of
+    `times.split`, with communication, bubble and fixed times.
+
+    Attributes:
+        model: the shape behind the policy's numbers.
+        machine: as many accelerators as the layout has, the format of their products, and the shares they reach.
+        layout: of one copy that generates, or of all GPUs that train.
+        plan: micro-batches, schedule, ZeRO, recomputation, uneven experts, fixed times, overlap.
+        formats: of weights and cache in passes without gradients.
+        packs: (tokens, number) of the equal sequences in which an update passes, padding included (None: each sample by
+            itself, with the mean length).
+
+    Example:
+        >>> from workloads.facts import accelerators, models
+        >>> eight = Machine(accelerators.accelerator("H100 SXM"), 8, mbu=0.7)
+        >>> Side(models.model("Llama-3.1-70B"), eight, Layout(tensor=8)).plan.overlap
+        'all'
+    """
+
+    model: Model
+    machine: Machine
+    layout: Layout = SINGLE
+    plan: Plan = USUAL
+    formats: Formats = BF16
+    packs: tuple[Tokens, Count] | None = None
+
+    @property
+    def peak(self) -> FlopsPerSecond:
+        """Of one accelerator (FLOP/s)."""
+        return self.machine.accelerator.peak(self.machine.arithmetic)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placement:
     """Which GPUs sample and train (colocated or apart), over how many a copy is split (tensor_parallel_size), and what
@@ -244,6 +284,8 @@ class Placement:
         overhead: see `copies`.
         held_state_bytes: training state per trained parameter left on the GPUs during rollout, sharded over them (0:
             moved away).
+        generation: layout of a copy that samples (None: gpus_per_copy by tensor parallelism that is free).
+        training: layout of the GPUs that train (None: free).
     """
 
     gpus: Count = _positive(8)
@@ -256,6 +298,8 @@ class Placement:
     copies: Count = _positive(1)
     overhead: Number = _positive(1.2)
     held_state_bytes: Bytes = _nonnegative(0, "B/parameter")
+    generation: Side | None = None
+    training: Side | None = None
 
     def __post_init__(self):
         _keep(self)
@@ -285,6 +329,7 @@ class Method:
         pass_head: passes over finished samples with "all" positions, or the "labels", those that predict a completion
             token.
         epochs: training passes over the samples within a step (PPO's epochs).
+        updates: of the weights, among which an epoch divides the samples.
         num_iterations: steps that share one set of rollouts.
         lora: no weight gradients (4N for 6N).
         recompute: one more forward (2N).
@@ -298,6 +343,7 @@ class Method:
     teachers: Number = _nonnegative(0)
     pass_head: str = _word("all", ("all", "labels"))
     epochs: Number = _positive(1)
+    updates: Count = _positive(1)
     num_iterations: Number = _positive(1, "steps")
     lora: bool = _switch(False)
     recompute: bool = _switch(False)

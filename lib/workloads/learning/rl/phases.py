@@ -17,6 +17,7 @@ from ...units import Bytes, FlopCount, FlopsPerByte, Seconds, Share, Tokens
 from .capacity import overflow_length, sequences_per_copy
 from .configuration import RLStep
 from .generation import Phase, decode
+from .sides import side_seconds
 
 CHUNK = 2**14  # elements of a sweep at a time
 
@@ -87,15 +88,16 @@ class Breakdown:
     @property
     def training_mfu(self) -> Share:
         """FLOPs of training over what the training GPUs could have done, the optimizer's time included (0 to 1)."""
-        return self._mfu(self.training.flops, self.training.seconds + self.optimizer.seconds, self.step.placement.gpus)
+        return self._mfu(self.training.flops, self.training.seconds + self.optimizer.seconds, self.step.placement.gpus, True)
 
     @property
     def step_mfu(self) -> Share:
-        """FLOPs of the step over what all GPUs could have done in its time (0 to 1)."""
-        return self._mfu(self.step_flops, self.step_seconds, self.step.placement.all_gpus)
+        """FLOPs of the step over what all GPUs could have done in its time, at training's peak (0 to 1)."""
+        return self._mfu(self.step_flops, self.step_seconds, self.step.placement.all_gpus, True)
 
-    def _mfu(self, work, seconds, gpus):
-        return roofline.mfu(work, seconds, gpus * self.step.gpu.peak)
+    def _mfu(self, work, seconds, gpus, training=False):
+        side = self.step.placement.training if training else None
+        return roofline.mfu(work, seconds, gpus * (side or self.step.gpu).peak)
 
     @property
     def intensity(self) -> FlopsPerByte:
@@ -175,6 +177,7 @@ def rl_step(step: RLStep) -> Breakdown:
         rollout = (prefill + waves x decode of one wave) / num_iterations; passes over known tokens FLOPs / (mfu gpus
         peak); optimizer bytes / (mbu gpus bandwidth). The step is the sum, or the longer side where sampling and
         training overlap, plus other_seconds. Waves: ceil(batch / sequences that fit), 1 where capacity is "ignored".
+        Phases of a side with a layout: see `sides.side_seconds`.
 
     Args:
         step: an RLStep.
@@ -196,10 +199,10 @@ def rl_step(step: RLStep) -> Breakdown:
     wave, repeated = decode(step, step.batch / waves), waves / uses
     prefill, forward, training = _known_flops(step)
     passed = lambda work, gpus: Phase(roofline.compute_seconds(work, gpus * gpu.peak, gpu.mfu), work)
-    moved = method.optimizer_bytes * method.trainable_share * policy.all_parameters
+    moved = method.updates * method.optimizer_bytes * method.trainable_share * policy.all_parameters
     generated = repeated * wave.flops * sampling / placement.gpus_per_copy
     known_tokens = rollout.prefills * rollout.prompt_tokens + method.passes * rollout.samples * rollout.mean_sample
-    return Breakdown(
+    found = Breakdown(
         step,
         prefill=passed(prefill / uses, sampling),
         decode=Phase(repeated * wave.seconds, generated, repeated * wave.bytes, repeated * wave.steps),
@@ -211,6 +214,7 @@ def rl_step(step: RLStep) -> Breakdown:
         forward_tokens=known_tokens / uses,
         waves=waves,
     )
+    return replace(found, **{name: replace(getattr(found, name), seconds=seconds) for name, seconds in side_seconds(step).items()})
 
 
 @formula

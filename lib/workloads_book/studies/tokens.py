@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..checks import formula, keep, nonnegative, positive
-from ..numeric import Number
-from ..units import HOUR, Dollars, Seconds, Tokens, Watts
+from workloads.checks import formula, keep, nonnegative, positive
+from workloads.numeric import Number
+from workloads.units import HOUR, Dollars, Seconds, Tokens, Watts
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ with that many rows), so guessing is nearly free where memory limits, and is pai
 
 from __future__ import annotations
 
-from ..checks import MANY, formula, fraction, nonnegative, positive, whole
-from ..counts.memory import weights_read_per_step
-from ..counts.passes import decode
-from ..facts.formats import BF16, Formats
-from ..facts.models import Model
-from ..numeric import Number, total
-from ..times.machine import Machine
-from ..times.roofline import critical_batch
-from ..units import Count, Seconds, Share, Tokens
+from workloads.checks import MANY, formula, fraction, nonnegative, positive, whole
+from workloads.counts.memory import weights_read_per_step
+from workloads.counts.passes import decode
+from workloads.facts.formats import BF16, Formats
+from workloads.facts.models import Model
+from workloads.numeric import Number, total
+from workloads.times.machine import Machine
+from workloads.times.roofline import critical_batch
+from workloads.units import Count, Seconds, Share, Tokens
 
 
 @formula
