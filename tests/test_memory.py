@@ -64,7 +64,7 @@ def test_experts_read_equal_the_mean_over_all_choices(batch):
 
 @pytest.mark.parametrize("widths", [2, {"experts": 0.53125, "biases": 2, "other": 1}])
 def test_an_expert_that_nobody_picks_leaves_its_biases_unread_too(widths):
-    """gpt-oss-120b: 128 experts of three matrices of 2,880 x 2,880 and as many biases as outputs in 36 layers, of which a token picks 4."""
+    """128 experts of three matrices of 2,880 x 2,880 and as many biases as outputs in 36 layers, of which a token picks 4."""
     shape = model("gpt-oss-120b")
     matrices, biases = 36 * 128 * 3 * 2880 * 2880, 36 * 128 * 3 * 2880
     b_experts, b_biases = (widths, widths) if widths == 2 else (0.53125, 2)

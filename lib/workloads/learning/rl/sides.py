@@ -52,7 +52,7 @@ def side_seconds(step: RLStep) -> dict[str, Seconds]:
     """Seconds of the phases whose side has a layout, by name; decode is left out (see `generation.decode`).
 
     Equation:
-        prefill: `split.prefill_seconds` of a copy's prompts; logprob: the same over all samples, with the head's rows;
+        prefill: `split.prefill_seconds` of a copy's prompts; log-probabilities: the same over all samples, with the head's rows;
         training: epochs x updates x `split.training_seconds` of an update's samples; optimizer: updates x optimizer_bytes
         x parameters that a card updates / (mbu bandwidth).
 
