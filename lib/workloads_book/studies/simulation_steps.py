@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from workloads.checks import formula
@@ -43,6 +43,11 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
         ... ).steps
         4
     """
+    return _walk(load, engine, step_time)
+
+
+def _walk(load, engine, step_time, look: Callable = lambda **_: None):
+    """The run; before the tokens of a step come out, ``look`` sees who is where, as the engine itself has it."""
     load, rows = _rows(load, engine)
     coming, waiting, running, timeline = [r for r in rows if r.after is None], deque(), [], []
     later, cache, now, seen, steps = [r for r in rows if r.after is not None], _Blocks(engine), 0, 0, 0
@@ -52,7 +57,7 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
         if not (waiting or running):
             now = coming[0].arrival
             continue
-        budget, planned, preempted = engine.max_num_batched_tokens, [], False
+        budget, planned, victims = engine.max_num_batched_tokens, [], []
         while len(planned) < len(running):  # (1) running requests, in list order
             row = running[len(planned)]
             new = min(row.known - row.computed, budget)
@@ -60,14 +65,15 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
             while cache.missing(row, row.computed + new) > len(cache.free) and len(running) > len(planned):
                 victim = running.pop()
                 cache.give(victim)
+                victims.append((victim, victim.computed))
                 victim.preempt()
                 waiting.appendleft(victim)
-                preempted = True
             if len(running) > len(planned):  # unless it was preempted itself
                 cache.hold(row, row.computed + new, row.computed // engine.block_size)
                 budget -= new
                 planned.append((row, new))
-        while not preempted and waiting and budget and len(running) < engine.max_num_seqs:  # (2) admission
+        stayed = len(running)
+        while not victims and waiting and budget and len(running) < engine.max_num_seqs:  # (2) admission
             row = waiting[0]
             row.blocks = cache.beginning(row)
             computed = engine.block_size * max(len(row.blocks), min(row.restored, row.known - 1) // engine.block_size)
@@ -95,6 +101,7 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
             logits += row.computed == row.known
         seen, now, steps = now, now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
         timeline.append((now, engine.blocks - len(cache.free), len(running)))
+        look(times=(seen, now), planned=planned, victims=victims, entered=running[stayed:], running=running, waiting=waiting)
         for row, _ in planned:  # (3) tokens come out
             if row.computed == row.known and row.sample(now):
                 running.remove(row)
