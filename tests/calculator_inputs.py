@@ -11,6 +11,7 @@ TASKS = (
     "plan 2\nsearch 6 plan\ncompile 10 plan",
 )
 TEXTS = {
+    "load": ("0 9 8\n0 6 10\n3 12 4", "0 2 4\n0 2 4\n0 1 1", "0 5 5", "0 20 3\n1.5 3 9\n2k 8 8\n2,000 1 1"),
     "lengths": ("512 1024 2048 4096 8192 16384", "1k 2k 4k", "4096", "256 32768", "100; 1,000; 10,000"),
     "stages": TASKS,
     "stage": ("compile", "plan", "test", "d"),

@@ -4,8 +4,10 @@ They hold no formula: they read inputs, call the library, and put its numbers in
 enough for all of it, so a page runs these very functions in the reader's browser.
 """
 
+from .engine import step_engine
 from .forms import CALCULATORS
 from .load import backlog, server, simulator
+from .pipeline import draw_pipeline
 from .rl import cycle, rl_step
 from .steps import roofline_check, step_by_length, throughput, token_prices
 from .tasks import audio, success, task
@@ -18,11 +20,13 @@ __all__ = [
     "audio",
     "backlog",
     "cycle",
+    "draw_pipeline",
     "rl_step",
     "roofline_check",
     "server",
     "simulator",
     "step_by_length",
+    "step_engine",
     "success",
     "task",
     "throughput",

@@ -2,7 +2,7 @@
 
 All of them are in `workloads_book.calculators`. A result is plain JSON: "text" (a sentence or two), "values" (numbers by name),
 "verdicts" ((True, False or None for good, bad or neither; text) pairs), "tables" ({"head", "rows"} of texts; a head that ends in ">" is
-right-aligned), "figures" ({"svg", "caption"}).
+right-aligned), "figures" ({"svg", "caption"}), for some "steps" (HTML of a run to step through, see `frames`).
 """
 
 import math
@@ -250,12 +250,13 @@ def html(result):
     """
     marks = {True: "wl-good", False: "wl-bad", None: "wl-plain"}
     verdicts = "".join(f'<li class="{marks[good]}">{escape(text)}</li>' for good, text in result["verdicts"])
-    parts = [f'<ul class="wl-verdicts">{verdicts}</ul>'] if verdicts else []
+    parts = [result.get("steps", "")] + ([f'<ul class="wl-verdicts">{verdicts}</ul>'] if verdicts else [])
     parts += [f'<figure class="wl-figure">{f["svg"]}<figcaption>{escape(f["caption"])}</figcaption></figure>' for f in result["figures"]]
-    return "".join(parts + [_table(t["head"], t["rows"]) for t in result["tables"]])
+    return "".join(parts + [table_html(t["head"], t["rows"]) for t in result["tables"]])
 
 
-def _table(head, rows):
+def table_html(head, rows):
+    """A table as HTML; a head that ends in ">" is right-aligned."""
     sides = [' class="text-right"' if h.endswith(">") else "" for h in head]
     line = lambda tag, cells: "<tr>" + "".join(f"<{tag}{side}>{escape(c)}</{tag}>" for side, c in zip(sides, cells)) + "</tr>"
     body = "".join(line("td", row).replace("<td", '<th scope="row"', 1).replace("</td>", "</th>", 1) for row in rows)

@@ -22,6 +22,8 @@ HEADLINES = {
     "roofline-check": ("intensity", "ridge", "held_share"),
     "step-by-length": ("rollout_seconds: 4096", "training_seconds: 4096", "rollout_share: 4096"),
     "token-prices": ("step_dollars", "sampled_dollars", "trained_dollars"),
+    "engine": ("steps", "preemptions"),
+    "pipeline": ("formula_share",),
     "task": ("span_seconds", "new_span_seconds", "area"),
     "success": ("old: independent", "new: independent", "average_dollars"),
     "audio": ("first_sound", "smallest_buffer"),

@@ -5,9 +5,10 @@ The orders are those of the papers; when a piece starts is not written into them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from workloads.checks import formula, multiple, nonnegative, one_of, positive, whole
+from workloads.checks import MANY, between, formula, multiple, nonnegative, one_of, positive, some, whole
 from workloads.counts.layout import SCHEDULES
 from workloads.units import Count, Seconds, Share
 
@@ -105,11 +106,12 @@ def schedule_work(
         >>> [(w.kind, w.micro_batch, w.start, w.end) for w in schedule_work(2, 2) if w.stage == 0]
         [('F', 0, 0.0, 1.0), ('F', 1, 1.0, 2.0), ('B', 0, 4.0, 6.0), ('B', 1, 7.0, 9.0)]
     """
-    p, m = whole(stages, "stages", least=1), whole(micro_batches, "micro_batches", least=1)
-    v = whole(chunks, "chunks", least=1, most=None if one_of(schedule, "schedule", SCHEDULES) == "interleaved" else 1)
-    f, b = nonnegative(forward, "forward", "s") / v, nonnegative(backward, "backward", "s") / v
+    p, m = int(whole(stages, "stages", least=1)), int(whole(micro_batches, "micro_batches", least=1))
+    v = int(whole(chunks, "chunks", least=1, most=None if one_of(schedule, "schedule", SCHEDULES) == "interleaved" else 1))
+    f, b = float(nonnegative(forward, "forward", "s")) / v, float(nonnegative(backward, "backward", "s")) / v
     if v > 1:
         multiple(m, p, "micro_batches, where stages are interleaved,")
+    between(p * m * v, 1, MANY, "pieces of work", "")
     plain = {"gpipe": _gpipe, "1f1b": _one_forward_one_backward, "zero-bubble": _weights_put_off}
     orders = _interleaved(p, m, v) if v > 1 else plain["1f1b" if schedule == "interleaved" else schedule](p, m)
     takes = {"F": f, "B": b / 2 if schedule == "zero-bubble" else b, "W": b / 2}
@@ -128,49 +130,43 @@ def schedule_work(
 
 
 @formula
-def idle_share(
-    stages: Count, micro_batches: Count, forward: Seconds = 1, backward: Seconds = 2, schedule: str = "1f1b", chunks: Count = 1
-) -> Share:
-    """Share of a pipelined step in which a stage waits, counted in its schedule.
+def idle_share(work: Sequence[Work]) -> Share:
+    """Share of a pipelined step in which its stages wait, counted in a schedule.
 
     Equation:
-        1 - m (f + b) / end of all work.
+        1 - work of all stages / (stages x end of all work).
 
     Args:
-        stages: p.
-        micro_batches: m.
-        forward: f, of one micro-batch through one stage (s).
-        backward: b, the same (s).
-        schedule: as in `schedule_work`.
-        chunks: v, as there.
+        work: of `schedule_work`.
 
     Example:
         >>> from workloads.times.pipeline import bubble_share
-        >>> round(idle_share(8, 32), 4) == round(bubble_share(8, 32), 4)
+        >>> round(idle_share(schedule_work(8, 32)), 4) == round(bubble_share(8, 32), 4)
         True
-        >>> idle_share(4, 2, 1, 2, "zero-bubble") > bubble_share(4, 2, 1, 2, "zero-bubble")  # fewer micro-batches than stages
+        >>> few = 4, 2, 1, 2, "zero-bubble"  # fewer micro-batches than stages
+        >>> idle_share(schedule_work(*few)) > bubble_share(*few)
         True
     """
-    end = max(piece.end for piece in schedule_work(stages, micro_batches, forward, backward, schedule, chunks))
-    return 1 - micro_batches * positive(forward + backward, "forward + backward", "s") / end
+    some(work, "work", "piece")
+    end = positive(max(piece.end for piece in work), "end of all work", "s")
+    return 1 - sum(piece.end - piece.start for piece in work) / (end * (1 + max(piece.stage for piece in work)))
 
 
 @formula
-def most_held(stages: Count, micro_batches: Count, schedule: str = "1f1b", chunks: Count = 1) -> tuple[Count, ...]:
-    """Chunks of micro-batches that each stage holds at most, from their forward to the piece that frees them.
+def most_held(work: Sequence[Work]) -> tuple[Count, ...]:
+    """Chunks of micro-batches that each stage holds at most, from their forward to the piece that frees them: the gradients of weights
+    where they are put off, else the backward.
 
     Args:
-        stages: p.
-        micro_batches: m.
-        schedule: as in `schedule_work`.
-        chunks: v, as there.
+        work: of `schedule_work`.
 
     Example:
-        >>> most_held(4, 8), most_held(4, 8, "gpipe")
+        >>> most_held(schedule_work(4, 8)), most_held(schedule_work(4, 8, schedule="gpipe"))
         ((4, 3, 2, 1), (8, 8, 8, 8))
     """
-    held, most, freed = [0] * stages, [0] * stages, "W" if schedule == "zero-bubble" else "B"
-    for piece in schedule_work(stages, micro_batches, 1, 2, schedule, chunks):
+    stages, freed = 1 + max(piece.stage for piece in some(work, "work", "piece")), "W" if any(piece.kind == "W" for piece in work) else "B"
+    held, most = [0] * stages, [0] * stages
+    for piece in work:
         held[piece.stage] += (piece.kind == "F") - (piece.kind == freed)
         most[piece.stage] = max(most[piece.stage], held[piece.stage])
     return tuple(most)

@@ -202,6 +202,9 @@ def load_on_pages(app, pagename, templatename, context, doctree):
         app.add_css_file("calculators/calculators.css", priority=910)
         if live():
             app.add_js_file("calculators/calculators.js", loading_method="defer")
+    if 'class="wl-steps"' in context.get("body", ""):  # needs no Python
+        app.add_css_file("calculators/moving.css", priority=911)
+        app.add_js_file("calculators/moving.js", loading_method="defer")
 
 
 def copy_python(app, exception):
