@@ -17,7 +17,7 @@ from workloads_site import api
 
 # what these modules hold shows, registers or seals; a formula is never among it
 WITHOUT_EXAMPLES = re.compile(
-    r"workloads_book\.(answers|calculators|drawings|figures|page|plot)\b"
+    r"workloads_book\.(answers|calculators|drawings|figures|page|plot|plot_schedule)\b"
     r"|workloads_book\.studies\.calibration\.calibrate$"  # takes seconds
     r"|workloads\.__main__\."
 )

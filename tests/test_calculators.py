@@ -362,6 +362,17 @@ def test_a_number_that_is_none_or_out_of_range_is_refused_by_name(text):
         ("task", {"stages": "x" * 3000}, "stages"),
         ("audio", {"arrivals_list": "1 two 3"}, "arrivals_list"),
         ("training", {"model": "DeepSeek-V3", "recompute": "stop early"}, "recompute"),
+        ("engine", {"load": "0 5"}, "load"),
+        ("engine", {"load": "0 5 2\n1 5 2.5"}, "load"),
+        ("engine", {"load": "4 5 2\n3 5 2"}, "load"),
+        ("engine", {"load": "0 0 2"}, "load"),
+        ("engine", {"load": ""}, "load"),
+        ("engine", {"load": "\n".join(["0 1 1"] * 9)}, "load"),
+        ("engine", {"blocks": "3"}, "blocks"),
+        ("engine", {"max_num_batched_tokens": "2"}, "max_num_batched_tokens"),
+        ("engine", {"load": "0 9 200", "blocks": "60"}, "load"),
+        ("pipeline", {"schedule": "Interleaved", "micro_batches": "9"}, "micro_batches"),
+        ("pipeline", {"schedule": "dualpipe"}, "schedule"),
         ("scaling", {"law": "mine"}, "law"),
         ("success", {"old_success": "0"}, "old_success"),
     ],
@@ -526,7 +537,7 @@ def test_live_parts_come_together_or_not_at_all(live, monkeypatch, tmp_path):
     site.copy_python(app, None)
     there = {p.relative_to(app.outdir).as_posix() for p in app.outdir.rglob("*") if p.is_file()}
     assert app.added == ["calculators/calculators.css"] + ["calculators/calculators.js"] * live
-    assert there == {"_static/calculators/calculators.css"} | (
+    assert there == {f"_static/calculators/{name}" for name in ("calculators.css", "moving.css", "moving.js")} | (
         {f"_static/calculators/{name}" for name in ("calculators.js", "worker.mjs", "lib.zip")}
         | {f"{site.SHARED}/{name}" for name in site.CORE}
         if live

@@ -117,6 +117,8 @@ def test_nothing_of_python_is_fetched_before_the_first_input(live):
         ("roofline", "batch", "64"),
         ("backlog", "cards", "1"),
         ("serving", "max_num_seqs", "32"),
+        ("engine", "blocks", "14"),
+        ("pipeline", "stages", "6"),
         ("task", "stages", "a 1\nb 4 a\ncompile 2 a\nplan 1 b compile\nsearch 1"),
         ("success", "new_cost", "1.5"),
         ("audio", "buffer", "60"),

@@ -178,6 +178,7 @@ OWN = {  # whole signatures with defaults of their own
     "layout_memory.training_bytes": dict(stage=0),
     "links.sending_seconds": dict(fast_latency=0, network_latency=0),
     "pipeline.bubble_share": dict(forward=1, backward=2, schedule="1f1b", chunks=1),
+    "pipeline_schedule.schedule_work": dict(forward=1, backward=2, schedule="1f1b", chunks=1),
     "parts.Rollout": dict(
         completion=4 * 1024,
         prompts=64,

@@ -262,6 +262,8 @@ ONE_LINE = {  # functions whose last number is one of those given, or comes from
     "backpropagation.kept_elements": "walks a graph",
     "backpropagation.lifetimes": "walks a graph",
     "transformer_graph.weights": "the sizes given",
+    "pipeline_schedule.schedule_work": "one piece after the other",
+    "pipeline_schedule.most_held": "a count",
     "speculation.best_drafts": "a search",
     "vision.sampled_frames": "one of the numbers given, rounded",
     "training_batches.pack": "a search over the lengths given",
@@ -325,7 +327,7 @@ def test_exceptions_are_functions_of_the_library_and_have_a_reason():
 
 
 # ---------------------------------------------------------------------------------------------------------------- calculators
-RUNS = {"serving", "audio"}  # a simulation and draws: their numbers come in one step
+RUNS = {"serving", "engine", "audio"}  # a simulation and draws: their numbers come in one step
 
 
 @pytest.mark.parametrize("name, value_name", [(name, value) for name in HEADLINES for value in headlines(name)])
@@ -346,6 +348,8 @@ CHANGED = {
     "roofline-check": {"completion": "512"},
     "step-by-length": {"lengths": "1k 2k 3k"},
     "token-prices": {"dollars_per_gpu_hour": "3"},
+    "engine": {"blocks": "14", "load": "0 5 5\n1 7 3"},
+    "pipeline": {"stages": "6", "schedule": "Zero-bubble (ZB-H1)"},
     "task": {"stages": "a 1\nb 4 a\ncompile 2 a\nplan 1 b compile\nsearch 1"},
     "success": {"new_cost": "1.5", "share": "0.1"},
     "audio": {"buffer": "60"},

@@ -1,84 +1,19 @@
 """Bubbles of pipelines against schedules that are run: each stage works off its list, each piece waits for what it needs."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workloads.counts.layout_memory import in_flight
 from workloads.times.pipeline import bubble_seconds, bubble_share
+from workloads_book.studies.pipeline_schedule import idle_share, most_held, schedule_work
 
 
-def run(orders, seconds, last):
-    """End of all work, where stage s does orders[s] = [(kind, micro-batch, chunk), ...] in that order.
-
-    A forward needs the one before it in the model, a backward the one behind it, a weight gradient its own backward.
-    """
-    stages, done, at, clock = len(orders), {}, [0] * len(orders), [0] * len(orders)
-    behind = lambda s, c: (s + 1, c) if s + 1 < stages else (0, c + 1)
-    before = lambda s, c: (s - 1, c) if s else (stages - 1, c - 1)
-    while any(at[s] < len(orders[s]) for s in range(stages)):
-        moved = False
-        for s in range(stages):
-            while at[s] < len(orders[s]):
-                kind, m, c = orders[s][at[s]]
-                if kind == "F":
-                    needed = [("F", m, *before(s, c))] if (s, c) != (0, 0) else []
-                elif kind == "B":
-                    needed = [("F", m, s, c)] + ([("B", m, *behind(s, c))] if (s, c) != last else [])
-                else:
-                    needed = [("B", m, s, c)]
-                if not all(n in done for n in needed):
-                    break
-                clock[s] = max([clock[s], *(done[n] for n in needed)]) + seconds[kind]
-                done[kind, m, s, c] = clock[s]
-                at[s], moved = at[s] + 1, True
-        assert moved, "a schedule that waits for itself"
-    return max(clock)
-
-
-def gpipe(p, m):
-    return [[("F", i, 0) for i in range(m)] + [("B", i, 0) for i in reversed(range(m))] for _ in range(p)]
-
-
-def one_forward_one_backward(p, m):
-    orders = []
-    for s in range(p):
-        ahead = min(m, p - 1 - s)
-        order = [("F", i, 0) for i in range(ahead)]
-        for i in range(m - ahead):
-            order += [("F", ahead + i, 0), ("B", i, 0)]
-        orders.append(order + [("B", i, 0) for i in range(m - ahead, m)])
-    return orders
-
-
-def interleaved(p, m, v):
-    """Megatron's order: groups of p micro-batches pass chunk after chunk."""
-    turn = lambda k, back: ((k // (p * v)) * p + k % p, (v - 1 - k // p % v) if back else k // p % v)
-    orders = []
-    for s in range(p):
-        ahead = min(m * v, 2 * (p - 1 - s) + (v - 1) * p)
-        order = [("F", *turn(k, False)) for k in range(ahead)]
-        for k in range(m * v - ahead):
-            order += [("F", *turn(ahead + k, False)), ("B", *turn(k, True))]
-        orders.append(order + [("B", *turn(k, True)) for k in range(m * v - ahead, m * v)])
-    return orders
-
-
-def weights_put_off(p, m):
-    """Stage s puts its weight gradients off by s micro-batches, and holds p of them at most (ZB-H1)."""
-    orders = []
-    for s in range(p):
-        order = [("F", i, 0) for i in range(min(m, p - s))]
-        for i in range(m):
-            order.append(("B", i, 0))
-            order += [("W", i - s, 0)] * (i >= s) + [("F", p - s + i, 0)] * (p - s + i < m)
-        orders.append(order + [("W", i, 0) for i in range(max(0, m - s), m)])
-    return orders
-
-
-def most_held(order, freed):
-    """Micro-batches that a stage holds at most, each from its forward to the piece that frees it."""
-    held = [sum((kind == "F") - (kind == freed) for kind, *_ in order[: n + 1]) for n in range(len(order))]
-    return max(held)
+def end(*step):
+    """End of all work."""
+    return max(piece.end for piece in schedule_work(*step))
 
 
 sizes = dict(p=st.integers(1, 6), m=st.integers(1, 12), f=st.integers(0, 5), b=st.integers(0, 9))
@@ -88,34 +23,77 @@ FEW = settings(max_examples=60, deadline=None, derandomize=True)
 @FEW
 @given(**sizes)
 def test_gpipe_and_1f1b_take_the_time_that_they_take(p, m, f, b):
-    busy = m * (f + b)
-    for schedule, orders in (("gpipe", gpipe(p, m)), ("1f1b", one_forward_one_backward(p, m))):
-        assert busy + bubble_seconds(p, m, f, b, schedule) == run(orders, {"F": f, "B": b}, (p - 1, 0))
+    for schedule in ("gpipe", "1f1b"):
+        assert m * (f + b) + bubble_seconds(p, m, f, b, schedule) == end(p, m, f, b, schedule)
 
 
 @FEW
 @given(p=st.integers(2, 5), groups=st.integers(1, 3), v=st.integers(1, 4), f=st.integers(1, 4), b=st.integers(1, 6))
 def test_interleaved_stages_wait_a_chunk_less(p, groups, v, f, b):
     m = p * groups
-    taken = run(interleaved(p, m, v), {"F": f, "B": b}, (p - 1, v - 1))  # f and b of one chunk
-    assert m * v * (f + b) + bubble_seconds(p, m, v * f, v * b, "interleaved", v) == pytest.approx(taken)
+    step = p, m, v * f, v * b, "interleaved", v  # f and b of one chunk
+    assert m * v * (f + b) + bubble_seconds(*step) == pytest.approx(end(*step))
 
 
 @FEW
 @given(p=st.integers(1, 6), more=st.integers(0, 9), unit=st.integers(1, 3))
 def test_weight_gradients_put_off_fill_two_thirds_of_the_gap(p, more, unit):
     """Forward and both halves of the backward pass alike; nothing more is held than in 1F1B."""
-    m, orders = p + more, weights_put_off(p, p + more)
+    m = p + more
     bubble = bubble_seconds(p, m, unit, 2 * unit, "zero-bubble")
-    assert 3 * m * unit + bubble == run(orders, dict.fromkeys("FBW", unit), (p - 1, 0))
+    assert 3 * m * unit + bubble == end(p, m, unit, 2 * unit, "zero-bubble")
     assert bubble == pytest.approx(bubble_seconds(p, m, unit, 2 * unit) / 3)
-    assert max(most_held(order, "W") for order in orders) <= p
+    assert max(most_held(schedule_work(p, m, schedule="zero-bubble"))) <= p
+
+
+@FEW
+@given(p=st.integers(1, 6), m=st.integers(1, 12), f=st.integers(1, 5), b=st.integers(1, 9), name=st.sampled_from(["gpipe", "1f1b"]))
+def test_a_drawn_pipeline_waits_as_its_formula_says(p, m, f, b, name):
+    assert idle_share(schedule_work(p, m, f, b, name)) == pytest.approx(bubble_share(p, m, f, b, name), abs=1e-12)
+
+
+@FEW
+@given(p=st.integers(2, 5), groups=st.integers(1, 3), v=st.integers(2, 4), f=st.integers(1, 4), b=st.integers(1, 6))
+def test_a_drawn_interleaved_pipeline_waits_and_holds_as_its_formulas_say(p, groups, v, f, b):
+    work = schedule_work(p, p * groups, f, b, "interleaved", v)
+    assert idle_share(work) == pytest.approx(bubble_share(p, p * groups, f, b, "interleaved", v), abs=1e-12)
+    most = most_held(schedule_work(p, p * groups, 1, 1, "interleaved", v))
+    assert [n / v for n in most] == [pytest.approx(in_flight(p, p * groups, "interleaved", v, s)) for s in range(p)]
+
+
+@FEW
+@given(p=st.integers(1, 6), m=st.integers(1, 12), f=st.integers(1, 5), b=st.integers(1, 9))
+def test_a_drawn_zero_bubble_waits_as_its_formula_says_from_p_micro_batches_on_and_longer_below(p, m, f, b):
+    drawn, told = idle_share(schedule_work(p, m, f, b, "zero-bubble")), bubble_share(p, m, f, b, "zero-bubble")
+    assert drawn == pytest.approx(told, abs=1e-12) if m >= p and b <= 2 * f else drawn >= told - 1e-12
+
+
+@FEW
+@given(p=st.integers(1, 6), m=st.integers(1, 12), name=st.sampled_from(["gpipe", "1f1b", "zero-bubble"]))
+def test_stages_hold_as_many_micro_batches_as_the_library_counts(p, m, name):
+    assert list(most_held(schedule_work(p, m, schedule=name))) == [in_flight(p, m, name, stage=s) for s in range(p)]
+
+
+@FEW
+@given(p=st.integers(1, 4), m=st.integers(1, 8), name=st.sampled_from(["gpipe", "1f1b", "interleaved", "zero-bubble"]))
+def test_pieces_of_a_stage_do_not_overlap_and_a_micro_batch_passes_the_stages_in_order(p, m, name):
+    v = 2 if name == "interleaved" and p > 1 and not m % p else 1
+    work = schedule_work(p, m, 1, 2, name, v)
+    assert len(work) == p * m * v * (3 if name == "zero-bubble" else 2)
+    for s in range(p):
+        own = [piece for piece in work if piece.stage == s]
+        assert all(a.end <= b.start + 1e-12 for a, b in pairwise(own))
+    at = {(w.kind, w.micro_batch, w.chunk * p + w.stage): w for w in work}
+    for i in range(m):
+        for k in range(1, p * v):
+            assert at["F", i, k].start >= at["F", i, k - 1].end and at["B", i, k - 1].start >= at["B", i, k].end
+        assert at["B", i, p * v - 1].start >= at["F", i, p * v - 1].end
 
 
 def test_32_micro_batches_through_8_stages():
     """Case N09: 78 steps for both schedules, 17.9%; 71 steps are claimed, less than the last stage's own 64 and 7 before and after."""
-    for schedule, orders in (("gpipe", gpipe(8, 32)), ("1f1b", one_forward_one_backward(8, 32))):
-        assert run(orders, {"F": 1, "B": 1}, (7, 0)) == 78 == 64 + bubble_seconds(8, 32, 1, 1, schedule)
+    for schedule in ("gpipe", "1f1b"):
+        assert end(8, 32, 1, 1, schedule) == 78 == 64 + bubble_seconds(8, 32, 1, 1, schedule)
         assert bubble_share(8, 32, 1, 1, schedule) == pytest.approx(0.17949, abs=1e-5) == 7 / 39
 
 

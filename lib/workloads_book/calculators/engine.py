@@ -10,7 +10,7 @@ from workloads.serving.engine import Engine
 from workloads.serving.step_seconds import StepTime
 from workloads.times.machine import Machine
 from workloads.units import number
-from workloads_book.studies.engine_steps import engine_steps
+from workloads_book.studies.engine_steps import every_step
 
 from .. import plot
 from ..plot import Axis, Line
@@ -83,7 +83,7 @@ def step_engine(load, **settings):
         )
     _check_room(load, settings["blocks"], settings["block_size"])
     engine = Engine(**settings)
-    steps = engine_steps(load, engine, SECOND_A_TOKEN)
+    steps = every_step(load, engine, SECOND_A_TOKEN)
     if len(steps) > MOST_STEPS:
         raise ValueError(
             f"load must end within {MOST_STEPS} steps, so that one can take them, got {number(len(steps))}: choose shorter outputs, fewer "
@@ -184,7 +184,11 @@ def _frames(load, steps, engine):
             returned[place] += 1
         tokens = {place: f"+{n}" for place, n, _ in s.computed}
         lanes = [
-            lane(f"Seats: {len(running)} of {len(seats)}", [chip(p, tokens.get(p, ""), p in s.entered) for p in seats], "wl-seats"),
+            lane(
+                f"Seats: {len(running)} of {len(seats)}, with the tokens of this step",
+                [chip(p, tokens.get(p, ""), p in s.entered) for p in seats],
+                "wl-seats",
+            ),
             lane(f"Queue: {len(s.waiting)}", [chip(p, "", p in dict(s.preempted)) for p in s.waiting]),
             lane(
                 f"KV blocks: {s.used} of {engine.blocks}",

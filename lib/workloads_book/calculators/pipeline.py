@@ -34,6 +34,7 @@ FORMULAS = {
         num("forward", "Forward (f)", 1, "s", 0.001, 10**4, (0.5, 1, 2, 3, 4)),
         num("backward", "Backward (b)", 2, "s", 0.001, 10**4, (0.5, 1, 2, 3, 4)),
     ),
+    exact=False,
 )
 def draw_pipeline(stages, micro_batches, schedule, chunks, forward, backward):
     """The schedule of a pipelined step, the share in which a stage waits as drawn and by formula, and what a stage holds."""
@@ -95,11 +96,10 @@ def _verdicts(v, name, micro_batches, stages):
             f"Counted in the drawing, a stage waits {quantity(v['idle_share'], '%', 3)} of the step; the formula says so too: {told}.",
         )
     else:
-        yield (
-            None,
-            f"Counted in the drawing, a stage waits {quantity(v['idle_share'], '%', 3)}; the formula, {told}, holds from as many "
-            f"micro-batches as stages on, here {stages}.",
+        needs = (
+            f"as many micro-batches as stages, here {stages}" if micro_batches < stages else "a backward pass of at most twice the forward"
         )
+        yield None, f"Counted in the drawing, a stage waits {quantity(v['idle_share'], '%', 3)}; the formula, {told}, needs {needs}."
     if stages > 1:
         enough = micro_batches >= 4 * stages
         yield (

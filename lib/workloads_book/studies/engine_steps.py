@@ -22,8 +22,6 @@ class EngineStep:
     """One step of an engine. Requests are named by their places in the load.
 
     Attributes:
-        start: of the step (s).
-        end: of the step, when its tokens come out (s).
         computed: of each request in the step, in the order of the list, (place, tokens, whether it was within its known tokens).
         entered: that came in from the queue.
         preempted: (place, tokens computed in vain), in the order in which they were thrown out.
@@ -32,14 +30,14 @@ class EngineStep:
         ended: whose token is the last.
         blocks: whose each KV block is, by its number: the places that use it.
         why: the front of the queue stays out: "preemption", "seats", "budget", "blocks", or "" with an empty queue.
+        start: of the step (s).
+        end: of the step, when its tokens come out (s).
 
     Example:
-        >>> EngineStep(0, 1, ((0, 8, True),), (0,), (), (1,), (0,), (), ((0,), ()), "blocks").used
+        >>> EngineStep(((0, 8, True),), (0,), (), (1,), (0,), (), ((0,), ()), "blocks", start=0, end=1).used
         1
     """
 
-    start: Seconds
-    end: Seconds
     computed: tuple
     entered: tuple
     preempted: tuple
@@ -47,7 +45,9 @@ class EngineStep:
     returned: tuple
     ended: tuple
     blocks: tuple
-    why: str = ""
+    why: str
+    start: Seconds
+    end: Seconds
 
     @property
     def used(self) -> Count:
@@ -56,7 +56,7 @@ class EngineStep:
 
 
 @formula
-def engine_steps(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> tuple[EngineStep, ...]:
+def every_step(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> tuple[EngineStep, ...]:
     """Every step of `simulation_steps.serve_stepwise`, as one looks at it.
 
     Args:
@@ -73,7 +73,7 @@ def engine_steps(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -
         >>> from workloads.times.machine import Machine
         >>> second_a_token = StepTime(1, 0, 0, 0, 0, 0, Machine(Accelerator("one FLOP a second", 1, 1, {"bf16": 1})))
         >>> load = [Arrival(0, Request(4, 2)), Arrival(0, Request(2, 1))]
-        >>> [(s.end, s.computed, s.waiting, s.why) for s in engine_steps(load, Engine(blocks=1, max_num_seqs=1), second_a_token)]
+        >>> [(s.end, s.computed, s.waiting, s.why) for s in every_step(load, Engine(blocks=1, max_num_seqs=1), second_a_token)]
         [(4.0, ((0, 4, True),), (1,), 'seats'), (5.0, ((0, 1, False),), (1,), 'seats'), (7.0, ((1, 2, True),), (), '')]
     """
     steps = []
@@ -86,8 +86,6 @@ def engine_steps(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -
                 holders[block].append(row.place)
         steps.append(
             EngineStep(
-                start / TICKS,
-                end / TICKS,
                 tuple((row.place, new, row.computed - new < row.target) for row, new in planned),
                 tuple(row.place for row in entered),
                 tuple((row.place, lost) for row, lost in victims),
@@ -96,6 +94,8 @@ def engine_steps(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -
                 tuple(row.place for row, _ in planned if row.computed == row.known == row.end - 1),
                 tuple(map(tuple, holders)),
                 _why(engine, planned, victims, running) if waiting else "",
+                start / TICKS,
+                end / TICKS,
             )
         )
 
