@@ -31,18 +31,17 @@ def test_no_measured_step_is_faster_than_its_bounds(step):
 
 
 def test_what_counting_splits_explains():
-    """The middle 80% of shares lie closer with communication and bubble for all dense rows; with experts hidden ones lie wider apart."""
+    """The middle 80% of shares lie closer with communication and bubble, at both ends of the overlap, for dense rows and for experts."""
     found = splits.spreads()
     assert {key: steps for key, (steps, _) in found.items()} == {
         ("megatron_bridge", False): 85,
-        ("megatron_bridge", True): 102,
+        ("megatron_bridge", True): 185,
         ("nemo_2024", False): 38,
         ("torchtitan", False): 10,
     }
     for (source, experts), (_, shares) in found.items():
         ratio = {which: ends for which, (_, ends) in shares.items()}
-        assert ratio["apart"] < ratio["before"], source
-        assert (ratio["hidden"] < ratio["before"]) == (not experts), source
+        assert ratio["apart"] < ratio["before"] > ratio["hidden"], (source, experts)
         assert shares["before"][0] <= shares["hidden"][0] <= shares["apart"][0] < 1
 
 
@@ -97,10 +96,10 @@ def test_dense_rl_rows_come_out_and_those_with_experts_do_not():
     assert all(0.15 < ratio[name] < 0.36 for name in ratio.keys() - inside)
 
 
-def test_shares_of_published_work_outside_rl_bring_eight_of_ten_rows_in():
-    """These shares were taken after the default ones had missed the rows with experts: a second try, not a forecast."""
+def test_shares_of_published_work_outside_rl_bring_no_more_rows_in():
+    """These shares were taken after the default ones had missed the rows with experts: a second try, not a forecast. It fails too."""
     ratio = {row["id"]: found.step_seconds / float(row["measured"]) for row, found in splits.rl_rows(splits.class_shares())}
-    assert {name for name, r in ratio.items() if not 0.6 < r < 1.6} == {"nemo_rl-6", "nemo_rl-8"}
+    assert {name for name, r in ratio.items() if not 0.6 < r < 1.6} == {f"nemo_rl-{n}" for n in (4, 5, 6, 7, 8)}
     assert ratio["nemo_rl-6"] > 3  # one share of decode for all models with experts is no model of it
 
 

@@ -19,9 +19,9 @@ from functools import cache
 from pathlib import Path
 
 import workloads as wl
-from workloads.counts import flops, memory
+from workloads.counts import flops, memory, parameter_counts
 from workloads.facts.accelerators import Accelerator
-from workloads.facts.layers import Layer, Plain
+from workloads.facts.layers import Attention, Experts, Layer, Plain
 from workloads.facts.models import Model
 from workloads.units import number, quantity
 
@@ -43,6 +43,8 @@ FORMATS = {
     "int8": (8, "bf16"),
     "int4": (4, "bf16"),
 }
+# models with a layer that predicts a second token, which some count and some do not
+PREDICTS_TWO = ("DeepSeek-V3", "DeepSeek-V4-Flash", "Nemotron-3-Super-120B-A12B")
 
 
 class Unscored(ValueError):
@@ -160,6 +162,16 @@ def _format(text):
     return FORMATS[name][0] / 8, FORMATS[name][1]
 
 
+def weight_bits(text):
+    """Bits of a stored weight of a precision as the sources write it.
+
+    Example:
+        >>> weight_bits("bf16"), weight_bits("mxfp8"), weight_bits("4.0bpw")
+        (16.0, 8.25, 4.0)
+    """
+    return 8 * _format(text)[0]
+
+
 def _peak(card, format):
     if format not in card.peaks:
         raise Unscored(f"no source prints the {format} peak of {card.name}")
@@ -203,8 +215,9 @@ def _seconds(work, card, chips, format):
 
 
 def _room(shape, card, chips, weight, cache, tokens):
-    """Sequences whose cache fits beside the weights in pooled memory."""
-    room, weights, one = card.memory_bytes * chips, memory.weight_bytes(shape, weight), memory.kv_bytes(shape, tokens, 1, cache)
+    """Sequences whose cache and state fit beside the weights in pooled memory."""
+    room, weights = card.memory_bytes * chips, memory.weight_bytes(shape, weight)
+    one = memory.kv_bytes(shape, tokens, 1, cache) + memory.state_bytes(shape)
     fit = memory.sequences_that_fit(room, weights, one)
     if not fit:
         needs = f"needs {quantity(weights, 'B')} of weights + {quantity(one, 'B')} of cache, has {quantity(room, 'B')}"
@@ -288,7 +301,7 @@ def group(row):
     """
     experts = wl.parameters(model(row["model"])).experts > 0
     tokens = int(row["isl"]) if row["isl"].isdigit() else 0
-    return class_of(row["kind"], 8 * _format(row["precision"])[0], experts, int(row["count"]), tokens)
+    return class_of(row["kind"], weight_bits(row["precision"]), experts, int(row["count"]), tokens)
 
 
 def scored(rows):
@@ -365,11 +378,11 @@ def classes(scores):
     return {**found, **{name: members for name, members in wider.items() if name not in narrow and enough(members)}}
 
 
-def bands(scores=None, without=None):
-    """Bands by class, {class: Band}, of those with enough independent publishers.
+@cache
+def bands(without=None):
+    """Bands by class, {class: Band}, of those of all measurements with enough independent publishers.
 
     Args:
-        scores: by default those of all measurements that the book holds.
         without: a publisher whose rows are left out.
 
     Example:
@@ -377,7 +390,7 @@ def bands(scores=None, without=None):
         3
     """
     found = {}
-    for name, members in classes(published()[0] if scores is None else scores).items():
+    for name, members in classes(published()[0]).items():
         ratios = by_publisher(members)
         if len(ratios) < LEAST_PUBLISHERS:
             continue
@@ -404,8 +417,63 @@ def held():
     return found
 
 
+def _changed(shape, stack):
+    """The shape with other layers."""
+    return Model(shape.name, shape.hidden, shape.vocab, tuple(stack), shape.tied)
+
+
+def _one_more(shape, tokens):
+    """FLOPs a token of training with the layer more that predicts a second token: the last one again, a projection and the head."""
+    *others, (count, last) = shape.stack
+    more = _changed(shape, (*others, (count + 1, last)))
+    return flops.training(more, tokens).total / tokens + 3 * flops.forward(shape, tokens).head / tokens + 6 * 2 * shape.hidden**2
+
+
+def _unseen(shape):
+    """The shape to a rule that knows neither windows nor gates of experts."""
+    mixer = lambda layer: replace(layer.mixer, window=0) if isinstance(layer.mixer, Attention) else layer.mixer
+    ffn = lambda layer: replace(layer.ffn, plain=True) if isinstance(layer.ffn, Experts) else layer.ffn
+    return _changed(shape, ((count, replace(layer, mixer=mixer(layer), ffn=ffn(layer))) for count, layer in shape.stack))
+
+
+def rules(shape, tokens, lora=False):
+    """FLOPs a token of training by the rules that publishers count by, {name of the rule: FLOPs}.
+
+    Args:
+        shape: a Model.
+        tokens: of a sequence.
+        lora: of adapters on frozen weights.
+
+    Example:
+        >>> found = rules(model("TinyLlama-1.1B"), 2048)
+        >>> found["full square"] > found["causal pairs"] > found["6N, no embedding in N"]
+        True
+    """
+    count = wl.parameters(shape)
+    outside = count.total - count.embedding
+    if lora:
+        return {"causal pairs": sum(_trained(shape, tokens, True)) / tokens, "4N": 4 * count.total, "4N, no embedding in N": 4 * outside}
+    found = {"causal pairs": flops.training(shape, tokens).total / tokens}
+    if shape.name in PREDICTS_TWO:
+        found["causal pairs and the layer that predicts a second token"] = _one_more(shape, tokens)
+    if not all(met.even for _, met in parameter_counts.spans(shape)):
+        unseen = _unseen(shape)
+        even = unseen.stack != shape.stack and all(met.even for _, met in parameter_counts.spans(unseen))
+        return found | ({"causal pairs, windows and gates of experts not seen": rules(unseen, tokens)["causal pairs"]} if even else {})
+    found["full square"] = flops.training(shape, tokens, causal=False).total / tokens
+    if not count.experts:
+        square = 12 * shape.layers * shape.heads * shape.head_dim * tokens
+        if isinstance(shape.stack[0][1].ffn, Plain):  # of their time, with a learned vector for each position
+            positions = tokens * shape.hidden
+            found["6N + 12LHQT, embedding and positions in N"] = 6 * (count.total + positions) + square
+        found["6N + 12LHQT, embedding in N"] = 6 * count.total + square
+        found["6N + 12LHQT, no embedding in N"] = 6 * outside + square
+        found["6N, no embedding in N"] = 6 * outside
+    return found
+
+
 def convention(row):
-    """(name of the rule, how far off) by which a publisher counted the FLOP/s that a row prints beside its tokens/s.
+    """(name of the rule, how far off) by which a publisher counted the FLOP/s, or the MFU, that a row prints beside its tokens/s.
 
     The rule whose FLOPs a token come closest; tokens/s and FLOP/s of a GPU divide to what was counted.
 
@@ -417,27 +485,22 @@ def convention(row):
         >>> convention(row)[0]
         'causal pairs'
     """
-    if row["kind"] != "train" or row["unit"] != "tokens/s/GPU" or row["reported_tflops"] in ("-", ""):
+    printed = {name: row[name] not in ("-", "") for name in ("reported_tflops", "reported_mfu")}
+    if row["kind"] not in ("train", "lora") or row["unit"] != "tokens/s/GPU" or not any(printed.values()):
         raise Unscored("the row does not print tokens/s and FLOP/s of a GPU")
-    shape, tokens, per_token = model(row["model"]), _int(row, "isl"), float(row["reported_tflops"]) * 1e12 / float(row["measured"])
-    count, width = wl.parameters(shape), shape.layers * shape.heads * shape.head_dim
-    square = 12 * width * tokens
-    rules = {
-        "causal pairs": flops.training(shape, tokens).total / tokens,
-        "full square": flops.training(shape, tokens, causal=False).total / tokens,
-        "6N + 12LHQT, embedding in N": 6 * count.total + square,
-        "6N + 12LHQT, no embedding in N": 6 * (count.total - count.embedding) + square,
-        "6N, no embedding in N": 6 * (count.total - count.embedding),
-    }
-    name = min(rules, key=lambda rule: abs(per_token / rules[rule] - 1))
-    return name, per_token / rules[name] - 1
+    shape, tokens = model(row["model"]), _int(row, "isl")
+    if printed["reported_tflops"]:
+        rate = float(row["reported_tflops"]) * 1e12
+    else:
+        rate = float(row["reported_mfu"]) / 100 * _peak(accelerator(row["hardware"]), _format(row["precision"])[1])
+    found = rules(shape, tokens, row["kind"] == "lora")
+    off = {name: rate / float(row["measured"]) / counted - 1 for name, counted in found.items()}
+    name = min(off, key=lambda rule: abs(off[rule]))
+    return name, off[name]
 
 
-def forecast(row):
-    """(low, middle, high, publishers) of what a row that nobody has measured yet will print, in its unit.
-
-    From the band of its class, or where that has too few publishers from the spread of what there is: the number of publishers says
-    which. Low and high hold 80% of such rows if the class goes on as it was.
+def spread(row):
+    """Band of the class of a row, or where that has too few publishers of what there is: the number of publishers says which.
 
     Args:
         row: as in `score`; its measured column is not read.
@@ -446,19 +509,82 @@ def forecast(row):
         Unscored: where no row of the class has a bound.
 
     Example:
-        >>> row = next(row for row in table("forecasts") if row["kind"] == "train")
-        >>> low, middle, high, publishers = forecast(row)
-        >>> low < middle < high, publishers >= 3
-        (True, True)
+        >>> spread(next(row for row in table("forecasts") if row["kind"] == "offline")).publishers
+        1
     """
-    at_one = score({**row, "measured": "1"}).ratio  # of 1 in the row's unit
-    ratios = by_publisher([s for s in published()[0] if s.group == group(row)])
     found = table_of_bands.of(group(row), bands())
+    ratios = by_publisher([s for s in published()[0] if s.group == group(row)])
     if not found and not ratios:
         raise Unscored(f"nobody has measured work of class {group(row)!r}")
-    ends = (found.low, found.middle, found.high) if found else [quantile(ratios, share) for share in (0.1, 0.5, 0.9)]
-    values = [at_one / end if row["unit"] in ("s", "s/step") else end / at_one for end in ends]
-    return *sorted(values), found.publishers if found else len(ratios)
+    return found or Band(*(quantile(ratios, share) for share in (0.1, 0.5, 0.9)), sum(map(len, ratios.values())), len(ratios))
+
+
+def forecast(row, band):
+    """(low, middle, high) of what a row that nobody has measured yet will print, in its unit.
+
+    Low and high hold 80% of such rows if the class goes on as it was.
+
+    Args:
+        row: as in `score`; its measured column is not read.
+        band: Band of its class: that of the day, or the one that was written down with the row.
+
+    Example:
+        >>> row = next(row for row in table("forecasts") if row["kind"] == "train")
+        >>> low, middle, high = forecast(row, spread(row))
+        >>> low < middle < high
+        True
+    """
+    at_one = score({**row, "measured": "1"}).ratio  # of 1 in the row's unit
+    ends = band.low, band.middle, band.high
+    return tuple(sorted(at_one / end if row["unit"] in ("s", "s/step") else end / at_one for end in ends))
+
+
+def written(row):
+    """Band that was written down with a forecast: later rows of its class move the table, not the forecast.
+
+    Example:
+        >>> [written(row).publishers for row in table("forecasts")[:2]]
+        [3, 3]
+    """
+    low, middle, high = (float(row[end]) for end in ("p10", "p50", "p90"))
+    return Band(low, middle, high, int(row["rows"]), int(row["publishers"]))
+
+
+@cache
+def _split_factors():
+    """{id: factor by which splits lengthen the bound} of the measurements that state theirs."""
+    from . import splits  # which needs this module
+
+    return {step.id: max(1.0, step.hidden / step.before) for step in splits.training_steps()}
+
+
+def predicted(row, scored):
+    """Seconds that the library predicts for a scored row: its bound over the median share that other publishers of its class reach.
+
+    Of training both count communication and the bubble of a pipeline where a layout is stated; None for a class without a band.
+
+    Args:
+        row: as in `score`.
+        scored: its Score.
+
+    Example:
+        >>> row = next(row for row in table("measured") if row["id"] == "torchtitan-1")
+        >>> round(predicted(row, score(row)) / score(row).measured, 2)
+        0.58
+    """
+    if not table_of_bands.of(scored.group, bands(without=scored.publisher)):
+        return None
+    if scored.kind != "train":
+        return scored.bound / table_of_bands.of(scored.group, bands(without=scored.publisher)).middle
+    from . import splits  # which needs this module
+
+    factors, shares = _split_factors(), defaultdict(list)
+    found = classes(published()[0])
+    members = found.get(scored.group) or found[table_of_bands.any_chips(scored.group)]
+    for s in members:
+        if s.publisher != scored.publisher and s.ratio <= 1:
+            shares[s.publisher].append(s.ratio * factors.get(s.id, 1.0))
+    return scored.bound * splits.with_splits(row) / quantile(shares, 0.5)
 
 
 COLUMNS = ("id", "kind", "bound", "ratio", "p10", "p50", "p90", "predicted_ratio", "why")
@@ -471,17 +597,16 @@ def lines(rows):
         >>> [line[0] for line in lines(table("measured")[:2])] == [row["id"] for row in table("measured")[:2]]
         True
     """
-    within = cache(lambda publisher: bands(without=publisher))
     for row in rows:
         try:
             s = score(row)
         except Unscored as why:
             yield (row["id"], row["kind"], "-", "-", "-", "-", "-", "-", str(why))
             continue
-        band, why = table_of_bands.of(s.group, within(s.publisher)), ""
+        band, why = table_of_bands.of(s.group, bands(without=s.publisher)), ""
         shown = ("-",) * 4
         if band:
-            shown = tuple(map("{:.4g}".format, (band.low, band.middle, band.high, s.ratio / band.middle)))
+            shown = tuple(map("{:.4g}".format, (band.low, band.middle, band.high, predicted(row, s) / s.measured)))
         else:
             why = f"no band: fewer than {LEAST_PUBLISHERS} publishers of class {s.group!r}"
         if s.ratio > 1:
@@ -509,4 +634,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from workloads_book import score as one  # one module, whoever imports it
+
+    sys.exit(one.main())
