@@ -1,5 +1,6 @@
 """What measured machines need for a bound: the table is the scores', the sentence its arithmetic, and a browser has all it needs."""
 
+import json
 import subprocess
 import sys
 
@@ -111,3 +112,31 @@ def test_a_server_says_the_range_of_a_decode_step(name, given):
     told = found["verdicts"][-1][1]
     assert told.startswith("A step of decoding ") and "unknown what a machine needs: four in five" in told
     assert name == "serving" or told.startswith("A step of decoding 7 sequences of ")
+
+
+PAGE = ROOT / "book/beyond/how-far.ipynb"
+
+
+def test_the_page_reads_the_table_and_computes_no_band_of_its_own():
+    sources = "\n".join("".join(c["source"]) for c in json.loads(PAGE.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code")
+    assert "bands = measured.table()" in sources and "score.bands(" not in sources
+
+
+def test_what_the_page_types_of_bands_is_what_the_table_says():
+    cells = ["".join(c["source"]) for c in json.loads(PAGE.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "markdown"]
+    wide, narrow = (bands.table()[bands.class_of("train", bits, chips=8)] for bits in (16, 8))
+    (first,) = (text for text in cells if text.startswith("**What part"))
+    rows = len(score.table("measured"))
+    assert f"some {rows // 50 * 50:,} published" in first
+    assert f"reaches {wide.middle:.0%}" in first and f"between {wide.low:.0%} and {wide.high:.0%}" in first
+    (rule,) = (text for text in cells if "Divide the bound by" in text)
+    assert f"by {wide.middle:.1f} for training in 16 bits and by {narrow.middle:.1f} in 8 bits" in rule
+    assert wide.middle / 1.6 < wide.low < wide.high < 1.5 * wide.middle and narrow.high < 1.5 * narrow.middle < 2.2 * narrow.low
+
+
+def test_no_other_page_computes_bands_and_rows_stay_out_of_the_calculators():
+    for path in (ROOT / "book").rglob("*.ipynb"):
+        if "node_modules" not in path.parts and "_site" not in path.parts:
+            assert "score.bands(" not in path.read_text(encoding="utf-8"), path
+    shipped = (ROOT / "book/_site/ext/workloads_site/calculators.py").read_text(encoding="utf-8")
+    assert "data/bands.tsv" in shipped and "measured.tsv" not in shipped

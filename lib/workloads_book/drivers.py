@@ -111,7 +111,7 @@ def pairs(driver, rows=None):
 
 
 def summaries(driver):
-    """[(publisher, kind, pairs)] with enough pairs, the publishers with the most first.
+    """All pairs of a driver by who and what, the publishers with the most first: [(publisher, kind, pairs)], each with enough pairs.
 
     Args:
         driver: one of DRIVERS.

@@ -7,7 +7,11 @@ class, what these predict, and why a row cannot be scored. Nothing is fitted, an
 
     python -m workloads_book.score --bands
 
-prints the table of all bands, which stands in `data/bands.tsv` (see `workloads_book.bands`).
+prints the table of all bands, which stands in `data/bands.tsv` (see `workloads_book.bands`), and
+
+    python -m workloads_book.score --forecast ROWS.tsv
+
+what rows that nobody has measured yet will print, with the band of today: how `data/forecasts.tsv` is written.
 """
 
 import csv
@@ -539,6 +543,23 @@ def forecast(row, band):
     return tuple(sorted(at_one / end if row["unit"] in ("s", "s/step") else end / at_one for end in ends))
 
 
+FORECAST = ("id", "p10", "p50", "p90", "rows", "publishers", "low", "middle", "high")
+
+
+def forecast_line(row):
+    """FORECAST of a row by the bands of today: what is written down with it.
+
+    Example:
+        >>> row = table("forecasts")[0]
+        >>> forecast_line(row) == tuple(row[name] for name in FORECAST)
+        True
+    """
+    band = spread(row)
+    shares = map("{:.4g}".format, (band.low, band.middle, band.high))
+    ends = (f"{float(f'{end:.3g}'):g}" for end in forecast(row, band))
+    return row["id"], *shares, str(band.rows), str(band.publishers), *ends
+
+
 def written(row):
     """Band that was written down with a forecast: later rows of its class move the table, not the forecast.
 
@@ -624,6 +645,10 @@ def main(arguments=None):
     paths = sys.argv[1:] if arguments is None else arguments
     if paths == ["--bands"]:
         sys.stdout.write("\n".join(table_of_bands.lines(bands())) + "\n")
+        return 0
+    if len(paths) == 2 and paths[0] == "--forecast":
+        for line in (FORECAST, *map(forecast_line, read(paths[1]))):
+            sys.stdout.write("\t".join(line) + "\n")
         return 0
     if len(paths) != 1 or paths[0].startswith("-"):
         sys.stderr.write(__doc__.strip() + "\n")
