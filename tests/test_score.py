@@ -206,7 +206,7 @@ WHY = {
     "batch": "batch 1000 of 8200 tokens does not fit: at most 59 do",
     "room": "Llama-3.1-70B with one sequence of 8200 tokens does not fit 1 x H100 SXM: "
     "needs 141.1 GB of weights + 2.687 GB of cache, has 80 GB",
-    "layout": "layout of the generation is not stated: '-'",
+    "layout": "layout of both sides is not stated: '-'",
     "rare": "no band: fewer than 3 publishers of class 'static, 16 bits, dense, one chip'",
     "above": "above the bound by 3.00: time, shape or format is not what the row says",
     "both": "above the bound by 22.4: time, shape or format is not what the row says; "
