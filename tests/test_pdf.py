@@ -187,6 +187,20 @@ def test_paper_is_used_to_its_margins_and_nothing_is_wider(made, reader):
     assert min(b[0] for b in boxes) == pytest.approx(18 * millimetre, abs=2)
 
 
+def test_the_site_offers_the_pdf_at_the_foot_of_every_page_once(tmp_path):
+    foot = '<p class="wl-foot">Authors.<span class="wl-one-file"></span></p>'
+    pages = {"index.html": "<p>No foot.</p>", "book/map.html": foot, "book/reference/api/index.html": foot}
+    for name, text in pages.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert [pdf.offer(tmp_path, b"%PDF" * 500_000, "book.pdf") for _ in range(2)] == [2, 2]
+    assert (tmp_path / "book.pdf").stat().st_size == 2_000_000
+    for name, up in (("book/map.html", "../"), ("book/reference/api/index.html", "../../../")):
+        text = (tmp_path / name).read_text()
+        assert text.count("<a ") == 1 and f'href="{up}book.pdf"' in text and "(2 MB)" in text
+    assert (tmp_path / "index.html").read_text() == pages["index.html"]
+
+
 def test_date_is_the_one_given(made, monkeypatch):
     assert pdf.opened(made[0]).metadata.title
     numbers = pdf.destinations(pdf.opened(made[0]))

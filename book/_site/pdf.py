@@ -5,6 +5,7 @@
 2. The document gets a title page, contents and running heads, and pdf.css; what is wider than paper is made narrower.
 3. Chromium prints it; the named destinations in the PDF tell the page of each entry; it is printed again with these numbers.
 4. pypdf adds bookmarks, title and date. Each link must lead to a place in the PDF or to a public address.
+5. The PDF of the whole book is copied into the site, and the foot of every page links it.
 
 The date is SOURCE_DATE_EPOCH, else that of the last commit. CHROMIUM=program names the browser.
 """
@@ -182,6 +183,21 @@ def make(site, program, root="book/index", keep=None):
     return finish(pdf, entries, numbers, title, author, seconds), wide
 
 
+def offer(site, pdf, name):
+    """Put the PDF into the site, and a link to it at the foot of every page; how many pages link it."""
+    (site / name).write_bytes(pdf)
+    linked = 0
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf8")
+        to = "../" * (len(page.relative_to(site).parts) - 1) + name
+        link = f'<span class="wl-one-file"> · <a href="{to}">The book as one PDF</a> ({len(pdf) / 1e6:.0f} MB)</span>'
+        new = re.sub(r'<span class="wl-one-file">.*?</span>', link, text)
+        if new != text:
+            page.write_text(new, encoding="utf8")
+        linked += link in new
+    return linked
+
+
 def main():
     parser = argparse.ArgumentParser(description="The book as one PDF.")
     parser.add_argument("--site", type=Path, default=ROOT / "_build/html", help="the built site")
@@ -202,7 +218,11 @@ def main():
         print("Chromium made all pages smaller, since something is wider than the paper")
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_bytes(pdf)
-    print(f"The PDF: {os.path.relpath(given.out)} ({len(reader.pages)} pages, {len(pdf) / 1e6:.1f} MB)")
+    linked = 0 if given.pages else offer(given.site, pdf, given.out.name)
+    print(
+        f"The PDF: {os.path.relpath(given.out)} ({len(reader.pages)} pages, {len(pdf) / 1e6:.1f} MB)"
+        + f", linked on {linked} pages" * bool(linked)
+    )
 
 
 if __name__ == "__main__":
