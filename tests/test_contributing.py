@@ -127,6 +127,11 @@ def test_the_example_of_a_model_counts_what_its_publisher_says(monkeypatch):
     assert wl.parameters(models.Model(name, **shape)).total == shape["published_parameters"]
 
 
+def test_answers_are_sealed_before_the_new_notebook_asks_for_them():
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    assert 0 < text.index("book/_site/seal.py\n.venv") < text.index("notebooks.py exercises/c-02/c-02.ipynb")
+
+
 def test_the_examples_name_commands_that_are_there():
     said = re.findall(r"^\.venv/bin/python (?:-m )?(\S+)", CONTRIBUTING.read_text(encoding="utf-8"), re.MULTILINE)
     assert {"workloads", "workloads_book.score", "book/_site/seal.py", "book/_site/notebooks.py"} <= set(said)
