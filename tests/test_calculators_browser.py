@@ -193,10 +193,14 @@ def test_the_address_holds_the_inputs_and_the_shown_program_gives_the_same(live,
     assert again.locator("#calc-roofline").evaluate("e => e.getBoundingClientRect().top < innerHeight")
     again.locator("#calc-roofline [data-copy]").click()
     again.wait_for_function("document.querySelector('#calc-roofline [data-copy]').textContent == 'Copied'")
-    out = io.StringIO()
+    program, out = again.evaluate("navigator.clipboard.readText()"), io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(again.evaluate("navigator.clipboard.readText()"), {})
+        exec(program, {})
     assert out.getvalue().strip() == text
+    first = program.splitlines()[0]
+    wheels = [word for word in first.split() if word.endswith(".whl")]
+    assert first == f"# pip install --no-deps {' '.join(wheels)}" and all(word.startswith(served + "wheels/workloads") for word in wheels)
+    assert [again.request.get(word).status for word in wheels] == [200, 200]
     again.locator("#calc-roofline [data-link]").click()
     again.wait_for_function("document.querySelector('#calc-roofline [data-link]').textContent == 'Copied'")
     assert again.evaluate("navigator.clipboard.readText()") == again.url

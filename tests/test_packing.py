@@ -1,21 +1,27 @@
 """The wheels of the book's two packages: whole, installable, the formulas apart from the book, and without what solutions compute."""
 
+import functools
+import http.server
 import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import zipfile
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Quiet
 
-sys.path.insert(0, str(ROOT / "book/_site"))
+from workloads_book.calculators import CALCULATORS
+
+sys.path[:0] = [str(ROOT / "book/_site"), str(ROOT / "book/_site/ext")]
 import assignment
 import class_site
 import content
 import packing
+from workloads_site import install
 
 WHEELS = packing.wheels()
 LEDGER = json.loads((ROOT / "lib" / packing.LEDGER).read_text(encoding="utf-8"))
@@ -99,3 +105,28 @@ def test_pip_takes_the_wheels(tmp_path):
     )
     out = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split() == [str(tmp_path / "there/workloads_book/ledger.py"), "8190735360", str(len(KEPT)), "True"]
+
+
+def test_the_line_of_pip_takes_the_wheels_of_the_site_and_every_copied_program_runs(tmp_path):
+    """From a server on this machine, without an index, into a folder of its own; with nothing but the standard library beside it."""
+    app = type("App", (), {"builder": type("Builder", (), {"format": "html"}), "outdir": tmp_path / "site"})
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/wheels").mkdir()
+    (tmp_path / "site/wheels/workloads-0.0.1-py3-none-any.whl").write_bytes(b"old")
+    install.write(app, None)
+    assert {p.name: p.read_bytes() for p in (tmp_path / "site/wheels").iterdir()} == WHEELS
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "site"))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    command, *words = re.search(r"<code[^>]*>(.*?)</code>", install.line())[1].split()
+    wheels = [f"http://127.0.0.1:{server.server_port}/{word}" for word in words if word.endswith(".whl")]  # as install.js writes it
+    assert (command, words[:2], len(wheels)) == ("pip", ["install", "--no-deps"], 2)
+    apart = ["--no-index", "--isolated", "-q", "--disable-pip-version-check", "--target", tmp_path / "there"]
+    subprocess.run([sys.executable, "-m", "pip", *words[:2], *apart, *wheels], check=True)
+    server.shutdown()
+    programs = {name: calculator.answer({})["code"] for name, calculator in CALCULATORS.items()}
+    code = (
+        f"import sys, json; sys.path.insert(0, {str(tmp_path / 'there')!r})\n"
+        f"for name, program in json.loads({json.dumps(programs)!r}).items(): exec(program, {{}})"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "".join(calculator.answer({})["text"] + "\n" for calculator in CALCULATORS.values())

@@ -15,6 +15,7 @@ from . import (
     figures,
     front,
     glossary,
+    install,
     live,
     maths,
     notation,
@@ -27,6 +28,6 @@ from . import (
 
 def setup(app):
     content = maths, figures, cells, citing, exercises, calculators, audit, notation, glossary, wayfinding, search, front
-    for part in (*content, publishing, reading, live, api, assets):
+    for part in (*content, publishing, reading, live, install, api, assets):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

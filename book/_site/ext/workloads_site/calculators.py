@@ -25,6 +25,8 @@ from workloads_book.calculators import CALCULATORS
 from workloads_book.calculators.forms import text_of
 from workloads_book.calculators.how import headlines, how
 
+from . import install
+
 log = logging.getLogger(__name__)
 SITE = Path(__file__).parents[2]
 PLACES = SITE / "calculators.toml"
@@ -144,7 +146,8 @@ def form(name, given=None):
         f'<p class="wl-text" role="status">{escape(answer["text"])}</p><p class="wl-error" id="{uid}-error" hidden></p>'
         f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend>{presets}{"".join(_groups(calculator, values, uid))}</fieldset>'
         f'<div class="wl-result">{answer["html"]}</div></div><div class="wl-buttons wl-actions" hidden>{actions}</div>'
-        f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre></details>'
+        f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre>'
+        f'<p class="wl-note">For a Python of your own, from 3.11 on: {install.line()}</p></details>'
         f"{_how(name, values)}"
         f'<p class="wl-note">The result of the inputs shown. {note}</p></form>'
     )

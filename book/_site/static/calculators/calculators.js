@@ -135,7 +135,7 @@
     form.addEventListener("click", ({ target }) => {
       if (target.dataset.preset) fill(JSON.parse(target.dataset.preset));
       if ("reset" in target.dataset) fill({});
-      if ("copy" in target.dataset) copy(part(".wl-code code").textContent, target);
+      if ("copy" in target.dataset) copy(`# ${part(".wl-pip").textContent}\n${part(".wl-code code").textContent}`, target);
       if ("link" in target.dataset) { keepInAddress(form); copy(location.href, target); }
     });
     for (const hidden of form.querySelectorAll(".wl-buttons")) hidden.hidden = false;
