@@ -1,12 +1,13 @@
 """The lab on the reader's computer: the toy decodes as a slow reference does, and does the work that is counted."""
 
 import json
+import sys
 from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SWEEP
 
 import workloads as wl
 from workloads.facts.models import Model
@@ -88,6 +89,14 @@ def test_the_recorded_run_is_of_these_cases_and_lies_where_runs_lie():
     assert [step[:2] for step in run.steps] == list(computer.CASES)
     for batch, context, seconds in run.steps:
         assert 0.2 < computer.predicted(run.peak, run.bandwidth, batch, context) / seconds < 1.05
+    assert computer.LIKELY == (0.2, 1.05) and run.device == "processor"
+
+
+@pytest.mark.skipif(not SWEEP, reason="a minute of one core")
+def test_this_processor_lies_where_runs_lie():
+    run = computer.measured_alone()
+    ratios = [computer.predicted(run.peak, run.bandwidth, batch, context) / seconds for batch, context, seconds in run.steps]
+    assert 0.2 < min(ratios) and max(ratios) < 1.05
 
 
 def test_a_measured_run_is_read_back():
@@ -113,3 +122,68 @@ def test_a_run_is_of_one_core_in_a_process_of_its_own(monkeypatch):
     monkeypatch.setattr(computer.subprocess, "run", run)
     assert computer.measured_alone() == computer.recorded()
     assert {asked["env"][name] for name in computer.THREADS} == {"1"} and "computer.measure()" in asked["command"][-1]
+
+
+class Foreign:
+    """A library of arrays that is not NumPy: it says what it was asked for, and has a card that can be waited for."""
+
+    __version__, float32 = "9.9", "float32"
+
+    def __init__(self):
+        self.asked, self.waited, place = [], 0, self
+        properties = SimpleNamespace(getDeviceProperties=lambda n: {"name": b"a card"})
+        self.cuda = SimpleNamespace(runtime=properties, Device=lambda: SimpleNamespace(synchronize=lambda: setattr(place, "waited", 1)))
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        return getattr(numpy, name)
+
+
+def test_an_accelerator_computes_the_same_steps_with_its_own_library(monkeypatch):
+    foreign = Foreign()
+    monkeypatch.setitem(sys.modules, "cupy", foreign)
+    card = computer.accelerator()
+    assert (card.name, card.version) == ("a card", "CuPy 9.9")
+    run = computer.measure([(1, 4), (2, 3)], SMALL, n=16, on=card)
+    assert foreign.waited and {"matmul", "exp", "amax", "asarray"} <= set(foreign.asked)
+    assert run.device == "a card" and run.numpy == "CuPy 9.9" and [step[:2] for step in run.steps] == [(1, 4), (2, 3)]
+
+
+def test_without_a_card_there_is_no_accelerator(monkeypatch, capsys):
+    foreign = Foreign()
+    foreign.cuda = None
+    monkeypatch.setitem(sys.modules, "cupy", foreign)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace()))
+    assert computer.accelerator() is None and computer.main(["--accelerator"]) == 1
+    assert "no accelerator" in capsys.readouterr().err
+
+
+def test_pytorch_is_taken_where_there_is_no_cupy(monkeypatch):
+    cuda = SimpleNamespace(get_device_name=lambda n: "another card", synchronize=lambda: None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(__version__="8", cuda=cuda))
+    assert (computer.accelerator().name, computer.accelerator().version) == ("another card", "PyTorch 8")
+
+
+OWN = {**asdict(computer.Run(1e9, 1e9, ((1, 128, 1.0), (64, 128, 30.0)), 4, "1", "2")), "sentence": "the softmax"}
+BOUND = [wl.decode(computer.TOY, n, b, computer.FORMATS) for b, n in ((1, 128), (64, 128))]
+
+
+def test_a_grader_recomputes_from_the_students_own_rates(tmp_path, capsys):
+    """One sequence waits for memory, 64 for arithmetic; a prediction may be off by 2%, whatever the computer."""
+    least = [BOUND[0].bytes / 1e9, BOUND[1].flops / 1e9]
+    told = computer.graded({**OWN, "predictions": [least[0] * 1.019, least[1] * 0.97]})
+    assert [line[3] for line in told] == pytest.approx(least) and [line[4] for line in told] == [True, False]
+    assert told[0][5] == pytest.approx(least[0])
+    path = tmp_path / "handed_in.json"
+    path.write_text(json.dumps({**OWN, "predictions": least}), encoding="utf-8")
+    assert computer.main(["--grade", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count(": right") == 2 and "2 of 2 predictions; a sentence on the largest gap: the softmax" in out
+    assert ("outside what runs show" in out) == (not all(0.2 < one < 1.05 for one in (least[0], least[1] / 30)))
+
+
+@pytest.mark.parametrize("predictions", [[], [1.0], [1.0, 2.0, 3.0]])
+def test_a_prediction_for_each_step_is_wanted(predictions):
+    with pytest.raises(ValueError, match=f"predictions must be 2, one of each step in seconds, got {len(predictions)}"):
+        computer.graded({**OWN, "predictions": predictions})

@@ -105,9 +105,8 @@ def pairs(driver, rows=None):
             alike[_agreeing(row, s, driver)][value].append(s.ratio)
     for (publisher, kind, *_), found in alike.items():
         if len(found) > 1:
-            ends = sorted((min(found), max(found)), reverse=driver.falling)
-            first, last = (median(found[end]) for end in ends)
-            yield Pair(publisher, kind, *ends, last / first)
+            first, last = sorted((min(found), max(found)), reverse=driver.falling)
+            yield Pair(publisher, kind, first, last, median(found[last]) / median(found[first]))
 
 
 def summaries(driver):

@@ -520,7 +520,8 @@ def spread(row):
     ratios = by_publisher([s for s in published()[0] if s.group == group(row)])
     if not found and not ratios:
         raise Unscored(f"nobody has measured work of class {group(row)!r}")
-    return found or Band(*(quantile(ratios, share) for share in (0.1, 0.5, 0.9)), sum(map(len, ratios.values())), len(ratios))
+    low, middle, high = (quantile(ratios, share) for share in (0.1, 0.5, 0.9))
+    return found or Band(low, middle, high, sum(map(len, ratios.values())), len(ratios))
 
 
 def forecast(row, band):
@@ -582,21 +583,25 @@ def _split_factors():
 def predicted(row, scored):
     """Seconds that the library predicts for a scored row: its bound over the median share that other publishers of its class reach.
 
-    Of training both count communication and the bubble of a pipeline where a layout is stated; None for a class without a band.
+    Of training both count communication and the bubble of a pipeline where a layout is stated.
 
     Args:
         row: as in `score`.
         scored: its Score.
+
+    Raises:
+        Unscored: for a class without a band.
 
     Example:
         >>> row = next(row for row in table("measured") if row["id"] == "torchtitan-1")
         >>> round(predicted(row, score(row)) / score(row).measured, 2)
         0.58
     """
-    if not table_of_bands.of(scored.group, bands(without=scored.publisher)):
-        return None
+    band = table_of_bands.of(scored.group, bands(without=scored.publisher))
+    if not band:
+        raise Unscored(f"no band: fewer than {LEAST_PUBLISHERS} publishers of class {scored.group!r}")
     if scored.kind != "train":
-        return scored.bound / table_of_bands.of(scored.group, bands(without=scored.publisher)).middle
+        return scored.bound / band.middle
     from . import splits  # which needs this module
 
     factors, shares = _split_factors(), defaultdict(list)
@@ -624,12 +629,12 @@ def lines(rows):
         except Unscored as why:
             yield (row["id"], row["kind"], "-", "-", "-", "-", "-", "-", str(why))
             continue
-        band, why = table_of_bands.of(s.group, bands(without=s.publisher)), ""
-        shown = ("-",) * 4
-        if band:
-            shown = tuple(map("{:.4g}".format, (band.low, band.middle, band.high, predicted(row, s) / s.measured)))
-        else:
-            why = f"no band: fewer than {LEAST_PUBLISHERS} publishers of class {s.group!r}"
+        band, why, shown = table_of_bands.of(s.group, bands(without=s.publisher)), "", ("-",) * 4
+        try:
+            share = predicted(row, s) / s.measured
+            shown = tuple(map("{:.4g}".format, (band.low, band.middle, band.high, share)))
+        except Unscored as none:
+            why = str(none)
         if s.ratio > 1:
             why = "; ".join(filter(None, (f"above the bound by {number(s.ratio, 3)}: time, shape or format is not what the row says", why)))
         yield (s.id, s.kind, f"{s.bound:.6g}", f"{s.ratio:.4g}", *shown, why)
