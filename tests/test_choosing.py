@@ -2,6 +2,8 @@
 
 import tomllib
 from dataclasses import replace
+from math import exp, factorial
+from random import Random
 
 import pytest
 from conftest import ROOT
@@ -9,8 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workloads as wl
+from workloads import Request
+from workloads.serving.arrivals import Arrival, Window, random_arrivals
+from workloads.serving.queues import fifo_waits
 from workloads.times.split import decode_seconds, prefill_seconds
-from workloads_book.choosing import FORMATS, RUN, Choice, Point, cheapest, choices, curve, highest, pareto, point, pools
+from workloads_book.choosing import (
+    FORMATS,
+    RUN,
+    Choice,
+    Point,
+    apart,
+    cheapest,
+    choices,
+    curve,
+    goodput,
+    highest,
+    kept,
+    pareto,
+    point,
+    pools,
+    promised,
+    replicas,
+    waits_longer,
+)
 
 CARD = wl.Machine(wl.accelerator("H100 SXM"), mfu=0.5, mbu=0.7, dollars_per_gpu_hour=2.5)
 QWEN, LLAMA = wl.model("Qwen3-8B"), wl.model("Llama-3.1-70B")
@@ -89,3 +112,92 @@ def test_pools_by_hand():
 def test_halving_comes_close_from_below(limit):
     found = highest(lambda rate: rate <= limit, 1, 9, steps=30)
     assert found <= limit < found + 1e-6
+
+
+@given(st.integers(1, 12), st.floats(0.01, 0.99), st.floats(0.01, 10))
+def test_the_share_that_waits_is_erlangs_sum(servers, busy, service):
+    """C(c, a) = (a^c/c!) c/(c - a) / (sum of a^k/k! below c + the same)."""
+    offered = servers * busy
+    last = offered**servers / factorial(servers) / (1 - busy)
+    expected = last / (sum(offered**k / factorial(k) for k in range(servers)) + last)
+    assert waits_longer(offered / service, service, servers) == pytest.approx(expected)
+    later = waits_longer(offered / service, service, servers, 2 * service)
+    assert later == pytest.approx(expected * exp(-2 * servers * (1 - busy)))
+
+
+def test_the_share_that_waits_is_what_random_arrivals_and_services_give():
+    draw, time, arrivals, services = Random(5), 0.0, [], []
+    for _ in range(60_000):
+        time += draw.expovariate(1.8)
+        arrivals.append(time)
+        services.append(draw.expovariate(1))
+    waits = fifo_waits(arrivals, services, servers=3)
+    for seconds in (0, 1):
+        assert sum(w > seconds for w in waits) / len(waits) == pytest.approx(waits_longer(1.8, 1, 3, seconds), abs=0.02)
+
+
+def test_one_queue_before_two_servers_promises_more_than_two_queues():
+    assert waits_longer(0, 1, 2) == 0 and waits_longer(2, 1, 2) == 1
+    one, two = promised(0.06, 1, 0.5), promised(0.06, 2, 0.5)
+    assert 2 * one < two < 2 / 0.06
+    assert waits_longer(one, 0.06, 1, 0.44) == pytest.approx(0.05, abs=1e-6)
+    assert promised(0.06, 1, 0.05) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments, name", [((-1, 1, 1), "rate"), ((1, 0, 1), "service"), ((1, 1, 0), "servers"), ((1, 1.5, 2, -1), "seconds")]
+)
+def test_a_queue_that_makes_no_sense_is_refused_by_name(arguments, name):
+    with pytest.raises(ValueError, match=f"^{name} "):
+        waits_longer(*arguments)
+
+
+STEP, ENGINE = wl.step_time(QWEN, CARD), wl.Engine(20_000, max_num_batched_tokens=2048, max_num_seqs=256)
+
+
+def at(rate, seconds=40):
+    return list(random_arrivals([Window(seconds, rate, ((REQUEST, 1),))], cv=1, seed=7))
+
+
+def test_each_engine_gets_every_second_request_as_if_it_were_alone():
+    load = at(8)
+    both = replicas(load, ENGINE, STEP, 2)
+    assert both[::2] == [*wl.serve(load[::2], ENGINE, STEP).requests] and both[1::2] == [*wl.serve(load[1::2], ENGINE, STEP).requests]
+    assert replicas(load, ENGINE, STEP) == [*wl.serve(load, ENGINE, STEP).requests]
+    assert len(replicas(load[:2], ENGINE, STEP, 5)) == 2
+
+
+def test_two_pools_by_hand():
+    """A prompt alone, its cache over the link, then steps of one row: nothing else takes time."""
+    (alone,) = apart([Arrival(0.0, Request(2048, 9))], ENGINE, STEP, 1, 1, transfer=0.25)
+    (together,) = wl.serve([Arrival(0.0, Request(2048, 9))], ENGINE, STEP).requests
+    assert alone.first == together.first
+    assert alone.last == pytest.approx(together.last + 0.25)
+    assert (alone.prompt, alone.output) == (2048, 9)
+
+
+def test_an_answer_of_one_token_never_reaches_the_second_pool():
+    (only,) = apart([Arrival(0.0, Request(2048, 1))], ENGINE, STEP, 1, 1, transfer=0.25)
+    assert only.first == only.last
+
+
+def test_answers_apart_never_wait_for_a_prompt():
+    """Steps of the second pool hold rows alone: no token takes longer than a step of all rows there are."""
+    load = at(12)
+    mixed, two = replicas(load, ENGINE, STEP, 2), apart(load, ENGINE, STEP, 1, 1, transfer=0)
+    longest = STEP.seconds(256, 256, 0, 0, 256 * 2304)
+    assert all((r.last - r.first) / 255 <= longest for r in two)
+    assert kept(two, 9, 0.014) > kept(mixed, 9, 0.014)
+
+
+def test_goodput_is_the_last_rate_that_keeps_the_promise():
+    play = lambda rate: replicas(at(rate), ENGINE, STEP)
+    found = goodput(play, 0.5, 0.03, 16)
+    assert kept(play(found), 0.5, 0.03) >= 0.95 > kept(play(found + 16 / 2**10), 0.5, 0.03)
+    assert goodput(play, 0.5, 0.001, 16) == 0  # no rate makes a step so short
+    assert goodput(play, 0.5, 0.03, 16, share=0.5) > found
+
+
+def test_a_formula_of_prompts_alone_promises_more_than_an_engine_that_mixes_keeps():
+    prompt = wl.Machine.seconds(CARD, wl.prefill(QWEN, REQUEST))
+    assert promised(prompt, 1, 0.5) > goodput(lambda rate: replicas(at(rate), ENGINE, STEP), 0.5, 0.03, 16)

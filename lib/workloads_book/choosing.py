@@ -1,4 +1,7 @@
-"""Choosing a configuration: speed of a user against tokens of a GPU, the cheapest machine that keeps a plan, two pools in place of one."""
+"""Choosing a configuration: speed of a user against tokens of a GPU, the cheapest machine that keeps a plan, two pools in place of one.
+
+How many requests a second keep a promise: as a queue in a formula (`promised`), and played request by request (`goodput`).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import exp, inf
 from typing import Any
 
-from workloads import Formats, Layout, Machine, Model, Request, fits, kv_bytes
+from workloads import Engine, Formats, Layout, Machine, Model, Request, fits, kv_bytes, serve
+from workloads.checks import fraction, nonnegative, positive, some, whole
 from workloads.counts.layout import Plan
 from workloads.numeric import ceil
 from workloads.plan import check_plan
+from workloads.serving.arrivals import Arrival
+from workloads.serving.engine import Served
+from workloads.serving.step_seconds import StepTime
 from workloads.times.roofline import transfer_seconds
 from workloads.times.split import decode_seconds, prefill_seconds
 
@@ -222,14 +230,38 @@ def pools(shape: Model, machine: Machine, request: Request, rate: float, interva
         >>> found.prefill, found.decode, found.batch
         (2, 2, 161)
     """
-    layout = Layout(tensor=machine.count)
-    prompt = prefill_seconds(shape, machine, layout, request, 1, plan=RUN).total
-    step = lambda batch: decode_seconds(shape, machine, layout, request.mean_decode_context, batch, plan=RUN).total
-    batch = bisect_right(range(1, fits(shape, machine, request.end_context, layout=layout, reserve=0.1) + 1), interval, key=step)
+    prompt = prefill_seconds(shape, machine, Layout(tensor=machine.count), request, 1, plan=RUN).total
+    batch, step = _largest_batch(shape, machine, request, interval)
     if batch == 0:
         return None
     writing = ceil(rate * request.decode_steps * step(batch) / batch)
     return Pools(ceil(rate * prompt / busy), writing, batch, transfer_seconds(kv_bytes(shape, request.past + request.new), link))
+
+
+def _largest_batch(shape, machine, request, interval):
+    """The largest batch of a copy that only writes and keeps an interval, and the time of a step by batch."""
+    layout = Layout(tensor=machine.count)
+    step = lambda batch: decode_seconds(shape, machine, layout, request.mean_decode_context, batch, plan=RUN).total
+    room = fits(shape, machine, request.end_context, layout=layout, reserve=0.1)
+    return bisect_right(range(1, room + 1), interval, key=step), step
+
+
+def written(shape: Model, machine: Machine, request: Request, interval: float) -> float:
+    """Requests a second whose answers a copy writes that does nothing else, in the largest batch that keeps an interval (1/s).
+
+    Args:
+        shape: a Model.
+        machine: of one copy.
+        request: every request.
+        interval: objective of a token (s).
+
+    Example:
+        >>> from workloads import accelerator, model
+        >>> round(written(model("Qwen3-8B"), Machine(accelerator("H100 SXM")), Request(2048, 256), interval=0.02), 1)
+        31.7
+    """
+    batch, step = _largest_batch(shape, machine, request, interval)
+    return batch / (request.decode_steps * step(batch)) if batch else 0
 
 
 def highest(keeps: Callable[[float], bool], low: float, high: float, steps: int = 7) -> float:
@@ -249,3 +281,136 @@ def highest(keeps: Callable[[float], bool], low: float, high: float, steps: int 
         middle = (low + high) / 2
         low, high = (middle, high) if keeps(middle) else (low, middle)
     return low
+
+
+def waits_longer(rate: float, service: float, servers: int, seconds: float = 0) -> float:
+    """Share of requests that wait longer than some time before one of several servers that take from one queue (Erlang C).
+
+    Arrivals at random (Poisson), services at random (exponential, M/M/c): services that vary less wait less.
+
+    Args:
+        rate: of arrivals (1/s).
+        service: mean time of a service (s).
+        servers: alike.
+        seconds: of the wait; 0: any wait at all.
+
+    Example:
+        >>> round(waits_longer(1, 1, 2), 4), waits_longer(3, 1, 2)
+        (0.3333, 1.0)
+    """
+    offered = nonnegative(rate, "rate", "1/s") * positive(service, "service", "s")
+    lost = 1.0  # Erlang B, by the number of servers
+    for count in range(1, whole(servers, "servers", least=1) + 1):
+        lost = offered * lost / (count + offered * lost)
+    if offered >= servers:
+        return 1.0
+    waits = servers * lost / (servers - offered * (1 - lost))
+    return waits * exp(-(servers - offered) / service * nonnegative(seconds, "seconds", "s"))
+
+
+def promised(service: float, servers: int, seconds: float, share: float = 0.95) -> float:
+    """The highest rate at which a share of the requests is served within a time, by `waits_longer` (1/s).
+
+    Args:
+        service: mean time of a service (s).
+        servers: that take from one queue.
+        seconds: from arrival to the end of the service.
+        share: of the requests.
+
+    Example:
+        >>> round(promised(0.06, 1, 0.5), 2), round(promised(0.06, 2, 0.5), 2), promised(0.6, 2, 0.5)
+        (10.84, 27.23, 0)
+    """
+    if seconds < positive(service, "service", "s"):
+        return 0
+    late = 1 - fraction(share, "share")
+    return highest(lambda rate: waits_longer(rate, service, servers, seconds - service) <= late, 0, servers / service, 30)
+
+
+def replicas(load: Sequence[Arrival], engine: Engine, step: StepTime, count: int = 1) -> list[Served]:
+    """A load on engines alike, requests dealt out in turn; what each request got, in the order of the load.
+
+    Args:
+        load: its arrivals.
+        engine: of each.
+        step: time of its steps.
+        count: engines.
+
+    Example:
+        >>> from workloads import accelerator, model, step_time
+        >>> step, engine = step_time(model("Qwen3-8B"), Machine(accelerator("H100 SXM"))), Engine(blocks=20_000)
+        >>> load = [Arrival(0.0, Request(2048, 256))] * 4
+        >>> one, two = (max(r.first for r in replicas(load, engine, step, n)) for n in (1, 2))
+        >>> one > 1.8 * two
+        True
+    """
+    load, found = list(load), {}
+    for turn in range(min(whole(count, "count", least=1), len(load))):
+        found |= dict(zip(range(turn, len(load), count), serve(load[turn::count], engine, step).requests))
+    return [found[place] for place in range(len(load))]
+
+
+def apart(load: Sequence[Arrival], engine: Engine, step: StepTime, prefill: int, decode: int, transfer: float) -> list[Served]:
+    """The same on two pools: engines that read prompts and give a first token, and engines that write the others.
+
+    Requests are dealt out in turn, to the second pool as they leave the first.
+
+    Args:
+        load: its arrivals.
+        engine: of each.
+        step: time of its steps.
+        prefill: engines that read prompts.
+        decode: engines that write answers.
+        transfer: time that a cache needs from one to the other (s).
+
+    Example:
+        >>> from workloads import accelerator, model, step_time
+        >>> step, engine = step_time(model("Qwen3-8B"), Machine(accelerator("H100 SXM"))), Engine(blocks=20_000)
+        >>> (alone,) = apart([Arrival(0.0, Request(2048, 2))], engine, step, 1, 1, transfer=0.5)
+        >>> alone.last - alone.first > 0.5
+        True
+    """
+    load = list(load)
+    read = replicas([Arrival(a.time, replace(a.request, output=1)) for a in load], engine, step, prefill)
+    order = sorted((place for place, a in enumerate(load) if a.request.output > 1), key=lambda place: read[place].first)
+    handed = [Arrival(read[p].first + transfer, Request(1, load[p].request.output - 1, read[p].prompt)) for p in order]
+    written = replicas(handed, replace(engine, prefix_caching=True, host_seconds=0), step, decode)
+    ends = dict(zip(order, written))
+    return [
+        replace(r, last=ends[p].last, output=a.request.output, preemptions=r.preemptions + ends[p].preemptions) if p in ends else r
+        for p, (r, a) in enumerate(zip(read, load))
+    ]
+
+
+def kept(requests: Sequence[Served], ttft: float, interval: float = inf) -> float:
+    """Share of requests that keep both objectives.
+
+    Args:
+        requests: of `replicas` or `apart`.
+        ttft: most time to the first token (s).
+        interval: most time from a token to the next, on average over a request (s).
+
+    Example:
+        >>> kept([Served(0, 0, 1, 3, 8, 3, 0), Served(0, 0, 2, 3, 8, 2, 0)], ttft=1, interval=1)
+        0.5
+    """
+    late = lambda r: r.first - r.arrival > ttft or r.last - r.first > interval * (r.output - 1)
+    return 1 - sum(map(late, requests)) / len(some(requests, "requests", "request"))
+
+
+def goodput(play: Callable[[float], Sequence[Served]], ttft: float, interval: float, high: float, share: float = 0.95) -> float:
+    """The highest rate at which a share of the requests keeps both objectives, played (1/s).
+
+    Args:
+        play: requests that were served at a rate.
+        ttft: most time to the first token (s).
+        interval: most time of a token (s).
+        high: a rate that is too high.
+        share: of the requests.
+
+    Example:
+        >>> at = lambda rate: [Served(0, 0, rate / 10, 1, 8, 2, 0)]
+        >>> round(goodput(at, ttft=0.5, interval=1, high=10), 1)
+        5.0
+    """
+    return highest(lambda rate: kept(play(rate), ttft, interval) >= share, 0, high, 10)
