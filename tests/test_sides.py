@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import numpy
 import pytest
+import sympy
 
 from workloads.counts import flops
 from workloads.counts.layout import Layout, Plan
@@ -72,7 +74,15 @@ def test_decode_on_a_layout_is_the_sum_of_its_steps(shape, copy):
     for t in range(800):
         alive = 40 * sum(share for share, last in step.rollout.lengths if last > t)
         seconds += split.decode_seconds(shape, side.machine, side.layout, 50 + t, alive, plan=APART).total
-    assert (found.seconds, found.steps) == pytest.approx((seconds, 800), rel=1e-3)
+    assert (found.seconds, found.steps) == pytest.approx((seconds, 800), rel=2e-5)
+
+
+@pytest.mark.parametrize("completion", [1, 2, ((0.5, 0.75), (0.5, 1.5)), 33])
+def test_the_first_token_meets_no_more_than_its_prompt(completion):
+    step = laid(completion=completion)
+    side = step.placement.generation
+    first = split.decode_seconds(QWEN, side.machine, side.layout, 0, 128, plan=APART).total
+    assert rl_step(step).decode.seconds == pytest.approx(step.rollout.longest * first, rel=0.05)
 
 
 def test_an_engine_waits_its_time_between_all_steps():
@@ -166,6 +176,15 @@ def test_packs_pass_in_the_place_of_samples():
     assert rl_step(packed).logprob.seconds - rl_step(step).logprob.seconds == pytest.approx(more / 3 / rate, rel=1e-9)
 
 
+def test_packs_that_do_not_hold_their_samples_are_refused():
+    step = laid(updates=2)
+    with pytest.raises(ValueError, match="^room of packs beyond their samples"):
+        rl_step(step.having(training=replace(step.placement.training, packs=(4000, 127))))
+    packed = step.having(training=replace(step.placement.training, packs=(4000, 128)))
+    with pytest.raises(ValueError, match="^room of packs"):
+        rl_step(packed.having(completion=1100))
+
+
 # ------------------------------------------------------------------------------------------------------------------- memory
 def test_what_a_copy_holds_is_what_its_machine_holds():
     step = laid(BIG, 8, Layout(tensor=8), overhead=1, prompt_tokens=1000, completion=7192)
@@ -195,6 +214,12 @@ def test_a_side_that_does_not_fit_is_refused_by_its_first_part():
         ({"gpus": 16}, "^gpus, where a side has a layout,"),
         ({"gpus_per_copy": 2}, "^gpus_per_copy, where"),
         ({"peak": 1e15}, "^peak, where"),
+        ({"bandwidth": 3e12}, "^bandwidth, where"),
+        ({"mbu": 0.5}, "^mbu, where"),
+        ({"mfu": 0.5}, "^mfu, where"),
+        ({"decode_mfu": 0.5}, "^decode_mfu, where"),
+        ({"prompts": numpy.array([8, 64])}, "^prompts must be a single number"),
+        ({"completion": sympy.Symbol("T", positive=True)}, "^completion must be a single number"),
         ({"context": "full"}, "^context, where"),
         ({"decode_bound": "memory"}, "^decode_bound, where"),
         ({"lora": True}, "^lora, where"),

@@ -12,7 +12,7 @@ from ...counts import memory, parameter_counts
 from ...counts.layout_memory import serving_bytes
 from ...facts.accelerators import Accelerator
 from ...facts.models import Model
-from ...numeric import Number, bisect
+from ...numeric import Number, bisect, is_array, is_symbolic
 from ...units import Bytes, Count, Tokens
 from .parts import Gpu, Method, Placement, Policy, Rollout, Side
 
@@ -134,15 +134,21 @@ class RLStep:
 
 def _agree(step):
     """Refuse a side with a layout beside fields that say something else, or whose times it does not count."""
-    said, placement, method = {}, step.placement, step.method
-    for side in filter(None, (placement.generation, placement.training)):
-        one_of(type(side), "type of a side", (Side,))
+    said, placement, method, gpu, rollout = {}, step.placement, step.method, step.gpu, step.rollout
     if (side := placement.generation) is not None:
-        said |= {"gpus_per_copy": (placement.gpus_per_copy, side.layout.gpus), "peak": (step.gpu.peak, side.peak)}
-        said |= {"context": (step.rollout.context, "average"), "decode_bound": (step.rollout.decode_bound, "roofline")}
+        machine = one_of(type(side), "type of a side", (Side,)) and side.machine
+        said |= dict(gpus_per_copy=(placement.gpus_per_copy, side.layout.gpus), peak=(gpu.peak, side.peak))
+        said |= dict(bandwidth=(gpu.bandwidth, machine.accelerator.bandwidth), mbu=(gpu.mbu, machine.mbu))
+        said |= dict(decode_mfu=(gpu.decode_mfu, machine.mfu), context=(rollout.context, "average"))
+        said |= dict(decode_bound=(rollout.decode_bound, "roofline"))
     if (side := placement.training) is not None:
-        said |= {"gpus": (placement.gpus, side.layout.gpus), "recompute": (method.recompute, side.plan.recompute == "layers")}
-        said |= {"lora": (method.lora, False), "trainable_share": (method.trainable_share, 1)}
+        machine = one_of(type(side), "type of a side", (Side,)) and side.machine
+        said |= dict(gpus=(placement.gpus, side.layout.gpus), mfu=(gpu.mfu, machine.mfu))
+        said |= dict(recompute=(method.recompute, side.plan.recompute == "layers"))
+        said |= dict(lora=(method.lora, False), trainable_share=(method.trainable_share, 1))
+    for name, value in step.values.items() if said else ():
+        if is_array(value) or is_symbolic(value):
+            raise ValueError(f"{name} must be a single number, where a side has a layout, got {value!r}")
     for name, (value, wanted) in said.items():
         one_of(value, f"{name}, where a side has a layout,", (wanted,))
 

@@ -76,10 +76,10 @@ def _on_layout(step, batch):
     side, rollout, seconds, work, moved, stop = step.placement.generation, step.rollout, 0, 0, 0, 0
     model, layout, formats = side.model, side.layout, side.formats
     for start, stop, alive, _, _ in _runs(rollout):
-        pieces = ceil(PIECES * (stop - start + 1) / rollout.longest)
+        pieces = max(1, min(floor(stop - start + 1), ceil(PIECES * (stop - start + 1) / rollout.longest)))
         steps, rows = (stop - start + 1) / pieces, batch * alive
         for k in range(pieces):
-            at = rollout.prompt_tokens + start - 1 + (k + 0.5) * steps - 0.5  # cached before a step of the piece, in the mean
+            at = max(0, rollout.prompt_tokens + start + (k + 0.5) * steps - 1.5)  # cached before a step of the piece, in the mean
             seconds += steps * split.decode_seconds(model, side.machine, layout, at, rows, formats, side.plan).total
             work += steps * flops.decode_step(model, at, rows).total
             moved += steps * split._decode_bytes(model, layout, at, rows, formats)

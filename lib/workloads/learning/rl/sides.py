@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...checks import formula
+from ...checks import formula, nonnegative
 from ...counts import memory
 from ...counts.layout_memory import must_fit, training_bytes
 from ...counts.parameter_counts import parameters
@@ -41,8 +41,8 @@ def on_layouts(generation: Side, training: Side, **changes: object) -> RLStep:
     weights = memory.weight_bytes(model, generation.formats.weight_bytes)
     widths = weights / parameters(model).total, generation.formats.cache_bytes
     sides = dict(gpus=training.layout.gpus, gpus_per_copy=layout.gpus, generation=generation, training=training)
-    reached = dict(mbu=machine.mbu, mfu=training.machine.mfu, memory_bytes=machine.memory_bytes / machine.count)
-    own = dict(weight_bytes=weights, recompute=training.plan.recompute == "layers")
+    reached = dict(mbu=machine.mbu, decode_mfu=machine.mfu, mfu=training.machine.mfu)
+    own = dict(weight_bytes=weights, memory_bytes=machine.memory_bytes / machine.count, recompute=training.plan.recompute == "layers")
     step = for_model(model, machine.accelerator, machine.arithmetic, *widths, **{**sides, **reached, **own, **changes})
     return step.having(kv_copies=layout.kv_copies(model, step.rollout.prompt_tokens + step.rollout.longest))
 
@@ -63,7 +63,8 @@ def side_seconds(step: RLStep) -> dict[str, Seconds]:
         Samples pass with their mean length, rounded, or as packs.
 
     Raises:
-        ValueError: for a training state that does not fit, unless capacity is "ignored".
+        ValueError: for packs that do not hold the samples; for a training state that does not fit, unless capacity is
+            "ignored".
 
     Example:
         >>> side_seconds(RLStep())
@@ -76,6 +77,9 @@ def side_seconds(step: RLStep) -> dict[str, Seconds]:
     if (side := placement.training) is not None:
         tokens, own = side.packs or (max(1, round(rollout.mean_sample)), rollout.kept / method.updates)
         every = own * method.updates if side.packs else rollout.samples  # sequences of a pass over all samples
+        nonnegative(
+            own * (tokens + 1) * method.updates - rollout.kept * rollout.mean_sample, "room of packs beyond their samples", "tokens"
+        )
         labels = min(tokens, floor(rollout.mean_completion * rollout.samples / every))
         rows = labels if method.pass_head == "labels" else "all"
         for stage in {0, side.layout.pipeline - 1} if placement.capacity == "waves" else ():
