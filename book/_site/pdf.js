@@ -24,6 +24,7 @@ function order(html, root) {
   for (const e of dom.querySelectorAll("nav.bd-docs-nav :is(p.caption, li > a.reference.internal)")) {
     const depth = Number(/toctree-l(\d)/.exec(e.parentElement.className)?.[1] ?? 0);
     const path = depth && new URL(e.getAttribute("href"), "file:///" + root).pathname;
+    if (/^\/book\/reference\/api\/(?!index\.)/.test(path)) continue;       // entries of the library: hundreds of pages that are looked up, not read
     if (!depth) found.push({title: words(e), depth});
     else if (!found.some(f => f.doc === path.slice(1, -5))) found.push({title: words(e), depth, doc: path.slice(1, -5)});
   }
@@ -91,6 +92,7 @@ function add(html, {doc, title, depth, part}, site) {
   }
   const article = document.adoptNode(dom.querySelector("article.bd-article"));
   article.querySelectorAll("form.wl-calculator").forEach(settle);
+  article.querySelectorAll("figure.wl-map figcaption").forEach(e => e.replaceChildren("On paper the map is a list in its order; the site draws the arcs."));
   for (const formula of article.querySelectorAll(".math:has(annotation)")) {      // read aloud, a formula is its TeX
     formula.setAttribute("role", "img");
     formula.setAttribute("aria-label", formula.querySelector("annotation").textContent);
@@ -209,7 +211,7 @@ async function fit() {
     if (wide(table) > space + 1) zoom(0.5);
     if (wide(table) > space + 1) table.classList.add("wl-squeezed");    // words and numbers, too
   }
-  for (const figure of document.querySelectorAll("figure")) {
+  for (const figure of document.querySelectorAll("figure:not(.wl-map)")) {
     const height = figure.getBoundingClientRect().height;
     if (height > TALL) figure.style.zoom = TALL / height;
   }

@@ -34,8 +34,8 @@ FRONT = """<section class="wl-title" id="title"><h1>{title}</h1><p class="wl-lea
 <p>This is the print of a book that computes itself: its pages are notebooks, and each number was computed where it stands.</p>
 <p>Code that only draws a figure is left out. Solutions, answers and tests of the exercises stand at the end; the exercise names
 the page.
-Calculators show the inputs and results they start with. The notebooks, the starters of the exercises and the live calculators are part
-of the site.</p>
+Calculators show the inputs and results they start with. The notebooks, the starters of the exercises, the live calculators and the
+entries of the library are part of the site.</p>
 <p>{date}</p></div></section>"""
 
 
