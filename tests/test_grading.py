@@ -221,7 +221,7 @@ def test_tests_that_pass_without_a_right_value_give_nothing(graded):
 
 def test_platforms_get_their_own_tables(graded):
     results, total = graded[0] / "results/week", marks(graded[0])["zipped"]["total"]
-    assert [(r["ID"], r["week"]) for r in table(results / "canvas.csv")] == [("4711", total)]
+    assert [(r["ID"], r["week"]) for r in table(results / "canvas.csv")] == [("", f"{sum(POINTS.values()):g}"), ("4711", total)]
     moodle = table(results / "moodle.csv")
     assert [(r["Identifier"], r["Full name"], r["Grade"]) for r in moodle] == [("Participant 123456", "O'Name, Ümlaut", total)]
 
@@ -628,6 +628,38 @@ for n in range(64):
     assert not run.outputs[2] or run.outputs[2][0]["ename"] == "PermissionError"
     command = sandbox._boxed(sandbox.Limits())
     assert command.index("--tmpfs") < command.index("--ro-bind-try")
+
+
+def test_processes_that_together_take_too_much_are_ended():
+    """Each stays below the limit; together, with files in memory, they do not. What came before counts; shared memory counts once."""
+    hungry = """
+import os, time
+for _ in range(7):
+    if os.fork() == 0:
+        held = b"x" * 150 * 2**20
+        file = os.memfd_create("more")
+        os.write(file, held)
+        time.sleep(60)
+        os._exit(0)
+time.sleep(60)
+"""
+    modest = """
+import os, time
+held = b"x" * 220 * 2**20
+children = [os.fork() or (time.sleep(0.5), os._exit(0)) for _ in range(3)]
+print([os.waitpid(child, 0)[1] for child in children])
+"""
+    run = sandbox.execute([modest, hungry, "print(3)"], sandbox.Limits(seconds=40, memory=2**30))
+    assert run.outputs[0][-1]["text"] == "[0, 0, 0]\n"
+    assert run.stopped and run.stopped[0] == 1 and "in all processes together" in run.stopped[1]
+    assert run.outputs[2][-1]["ename"] == "NotRun"
+
+
+@boxed
+def test_a_box_opens_no_further_ones():
+    """Namespaces of its own would show a program more of the system's kernel."""
+    code = "import ctypes; print(ctypes.CDLL(None, use_errno=True).unshare(0x10000000))"
+    assert sandbox.execute([code], isolation="bwrap").outputs[0][0]["text"].strip() == ("-1" if sandbox._no_nesting() else "0")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ course folder (default _grading), below results/<assignment>:
 
     marks.csv        a line a student: points by exercise, total, what is still to be marked by hand, remarks
     questions.csv    a line a question; points and comments typed in here are read at the next run, which keeps a copy in typed/
-    canvas.csv, moodle.csv    the totals as these platforms import them, if what was handed in came from there
+    canvas.csv, moodle.csv    the totals as these platforms import them (see `platforms.py`), if what was handed in came from there
     feedback/        one self-contained page a student
     marking.html     answers in words by question, with the reference answer and its points
     runs/            what each notebook gave when it ran; one that has not changed does not run again
@@ -38,6 +38,7 @@ from pathlib import Path
 
 import assignment
 import handed_in
+import platforms
 import sandbox
 from handed_in import Report
 
@@ -374,6 +375,7 @@ def graded(course, name, exercises, folder, limits, isolation):
     results = course / "results" / name
     take_in(course, name)
     students, passed = handed_in.students(folder, results / "unpacked")
+    keep_tables(folder, passed, results)
     if passed:
         print(f"belongs to nobody: {', '.join(passed[:10])}", file=sys.stderr)
     reports, runs, state = {}, {}, State.read(results)
@@ -433,6 +435,15 @@ def graded(course, name, exercises, folder, limits, isolation):
         state.reports |= reports
         state.write(results)
     return finish(course, name)
+
+
+def keep_tables(folder, passed, results):
+    """Copy a platform's own tables among the submissions, to be filled in; their names leave the list of what belongs to nobody."""
+    for name in [n for n in passed if n.lower().endswith(".csv") and (folder / n).stat().st_size <= handed_in.LARGEST]:
+        if platform := platforms.kind(folder / name):
+            (results / "platform").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(folder / name, results / "platform" / f"{platform}.csv")
+            passed.remove(name)
 
 
 def texts_of(path):
@@ -532,13 +543,8 @@ class State:
 
 def lines_of(path):
     """[(line number, row)] of a table as a spreadsheet saves it: commas or semicolons, UTF-8 or Windows' letters."""
-    data = path.read_bytes()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("cp1252", "replace")
-    first = text.partition("\n")[0]
-    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
+    text = platforms.decoded(path.read_bytes())
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=platforms.separator(text))
     if missing := set(COLUMNS) - set(table.fieldnames or ()):
         raise ValueError(f"{path.name}: the columns {', '.join(sorted(missing))} are missing; its first line must be {','.join(COLUMNS)}")
     return [(table.line_num, {k: (row[k] or "").strip() for k in COLUMNS}) for row in table]
@@ -660,9 +666,7 @@ def _cell(text):
 
 
 def _table(path, head, rows):
-    made = io.StringIO()
-    csv.writer(made).writerows([head, *rows])
-    path.write_bytes(made.getvalue().encode("utf-8", "replace"))
+    path.write_bytes(platforms.written([head, *rows]))
 
 
 def write_tables(results, name, found, state):
@@ -674,26 +678,26 @@ def write_tables(results, name, found, state):
     _table(results / "questions.csv", COLUMNS, rows)
     state.written = [dict(zip(COLUMNS, row)) for row in rows]
     exercises = list(dict.fromkeys(q.exercise for q in found))
-    marks, canvas, moodle = [], [], []
+    marks, totals = [], {"canvas": {}, "moodle": {}}
     for student in dict.fromkeys(q.student for q in found):
         own = [q for q in found if q.student == student]
         sums = {e: sum(q.points or 0 for q in own if q.exercise == e) for e in exercises}
         total, most, waits = sum(sums.values()), sum(q.max for q in own), sum(q.max for q in own if q.points is None)
         seen = {e: r for e in exercises if (r := state.reports.get((student, e)))}
-        remarks = [f"{e}: {n}" for e, r in seen.items() for n in ([r.refused] if r.refused else r.notes)]
+        remarks = _cell("; ".join(f"{e}: {n}" for e, r in seen.items() for n in ([r.refused] if r.refused else r.notes)))
         who = state.students.get(student, {"name": student, "canvas": "", "moodle": ""})
         sums = [f"{s:g}" for s in sums.values()]
-        marks.append([_cell(student), f"{total:g}", f"{most:g}", f"{waits:g}", *sums, _cell("; ".join(remarks)), _cell(who["name"])])
-        if who["canvas"]:
-            canvas.append([_cell(who["name"]), who["canvas"], "", "", "", f"{total:g}"])
-        if who["moodle"]:
-            moodle.append([f"Participant {who['moodle']}", _cell(who["name"]), f"{total:g}", f"{most:g}", "", _cell("; ".join(remarks))])
+        marks.append([_cell(student), f"{total:g}", f"{most:g}", f"{waits:g}", *sums, remarks, _cell(who["name"])])
+        for platform, those in totals.items():
+            if who[platform]:
+                those[who[platform]] = _cell(who["name"]), total, most, remarks
     _table(results / "marks.csv", ["student", "total", "max", "to_mark", *exercises, "remarks", "name"], marks)
-    if canvas:
-        _table(results / "canvas.csv", ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", name], canvas)
-    if moodle:
-        head = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)", "Feedback comments"]
-        _table(results / "moodle.csv", head, moodle)
+    for platform, those in totals.items():
+        own = results / "platform" / f"{platform}.csv"
+        if those:
+            data, notes = getattr(platforms, platform)(name, those, own if own.exists() else None)
+            (results / f"{platform}.csv").write_bytes(data)
+            print(*notes, sep="\n", end="\n" * bool(notes), file=sys.stderr)
 
 
 def finish(course, name):
@@ -752,7 +756,7 @@ def main():
                 raise ValueError("submissions: name the folder that holds one folder a student")
             if a.isolation == "bwrap" and (why := sandbox.unboxed()):
                 raise ValueError(f"{why}. Code that nobody has read does not run outside a box unless you say so: ISOLATION=limits")
-            folder = a.submissions.expanduser().resolve()
+            folder = handed_in.unpacked_download(a.submissions.expanduser().resolve(), results / "download")
             names = a.exercises or in_use(folder, results)
             found = graded(course, a.name, names, folder, sandbox.Limits(seconds=a.seconds, memory=a.memory), a.isolation)
     except (ValueError, RuntimeError) as error:

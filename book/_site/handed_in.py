@@ -19,7 +19,8 @@ import assignment
 
 LARGEST = 8 * 2**20  # bytes of a notebook that is looked at, and of all files beside it that it may read
 MOST = 500  # files of a student, and cells of a notebook, that are looked at
-CANVAS = re.compile(r"(?P<who>[^_]+)(?:_LATE)?_(?P<user>\d+)_\d+_(?P<file>.+)", re.IGNORECASE)
+# as Canvas packs them: the name in small letters (or anon), LATE, the person's id, the file's id, the file's name
+CANVAS = re.compile(r"(?P<who>\w+?)(?:_LATE)?_(?P<user>\d+|(?<=anon_)[a-z0-9]+|(?<=anon_LATE_)[a-z0-9]+)_\d+_(?P<file>.+)", re.IGNORECASE)
 MOODLE = re.compile(r"(?P<who>.+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?")
 COPY = re.compile(r"(?i)^copy of |( copy)?[ _-]*\(\d+\)$|[ _-]+copy[ _-]*\d*$|[-_ ]\d{1,2}$")
 PASSED = {"__MACOSX", ".ipynb_checkpoints"}
@@ -68,25 +69,38 @@ def _who(name):
     return (plain(f"{found['who']}_{found['user']}"), found["who"], found["user"]) if found else (plain(name), name, "")
 
 
-def unpacked(archive, into):
-    """Write the plain files of a zip below a folder; a name that leads elsewhere, too many or too large files are left out."""
+def unpacked(archive, into, times=1):
+    """Write the plain files of a zip below a folder; a name that leads elsewhere, too many or too large files are left out.
+
+    With `times` as many and as large files as that many people may hand in.
+    """
     with zipfile.ZipFile(archive) as packed:
-        left = 8 * LARGEST
-        for member in packed.infolist()[:MOST]:
+        left = 8 * LARGEST * times
+        for member in packed.infolist()[: MOST * times]:
             path = PurePosixPath(member.filename)
             if member.is_dir() or path.is_absolute() or {"..", *PASSED} & set(path.parts) or "\0" in member.filename:
                 continue
             if (left := left - member.file_size) < 0:
-                raise ValueError(f"{archive.name}: its files are larger than {8 * LARGEST:,} bytes")
+                raise ValueError(f"{archive.name}: its files are larger than {8 * LARGEST * times:,} bytes")
             target = into.joinpath(*path.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(packed.read(member))
 
 
+def unpacked_download(path, into):
+    """The folder of submissions: the one given, or what a platform's zip of the whole class holds."""
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        return path
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    unpacked(path, into, times=1000)
+    return into
+
+
 def students(folder, into):
     """({id: Student}, names that belong to nobody) of a folder of submissions; what is packed is unpacked below ``into``."""
     if not folder.is_dir():
-        raise ValueError(f"submissions must be a folder with one folder a student, got {folder}")
+        raise ValueError(f"submissions must be a folder with one folder a student, or a platform's zip, got {folder}")
     shutil.rmtree(into, ignore_errors=True)
     found, passed = {}, []
 

@@ -38,14 +38,19 @@ LITTER = re.compile(
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime", "/etc/alternatives")
 BARE = {"PATH": "/usr/local/bin:/usr/bin:/bin"}  # for bubblewrap itself: its first process shows its environment in /proc
 GRACE = 40  # s for starting and stopping, on top of the time for the cells
+LOOK = 0.2  # s between two looks at what all processes of a notebook use together
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one notebook may use: seconds of wall time, bytes of address space a process, bytes a file, bytes of output, bytes on disk."""
+    """What one notebook may use.
+
+    Seconds of wall time; bytes of address space a process, and of memory all together; processes; bytes a file, of output, on disk.
+    """
 
     seconds: float = 60
     memory: int = 4 * 2**30
+    processes: int = 128
     file: int = 16 * 2**20
     output: int = 2**20
     disk: int = 64 * 2**20
@@ -91,6 +96,14 @@ def _base():
     return subprocess.run([PYTHON, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True).stdout.strip()
 
 
+@cache
+def _no_nesting():
+    """The words that forbid further user namespaces in the box (they would open more of the system's kernel), where bubblewrap can."""
+    words = ["--unshare-user", "--disable-userns"]
+    run = subprocess.run([shutil.which("bwrap") or "bwrap", *words, "--ro-bind", "/", "/", "true"], capture_output=True, env=BARE)
+    return words[1:] if run.returncode == 0 else []
+
+
 def _boxed(limits):
     """The command that runs what follows it in a private machine."""
     seen = [str(p) for p in (*SYSTEM, _base(), PYTHON.parents[1], ROOT / "lib", Path(__file__))]
@@ -100,7 +113,17 @@ def _boxed(limits):
     devices = "--proc /proc --dev /dev --remount-ro /dev"
     room = f"--size {limits.disk} --tmpfs /tmp --dir /tmp/work"  # before the mounts: one of them may lie in the temporary folder
     last = "--remount-ro / --chdir /tmp/work --clearenv"  # all else is read-only
-    return [shutil.which("bwrap") or "bwrap", *nobody.split(), *room.split(), *mounts, *devices.split(), *last.split(), *environment, "--"]
+    return [
+        shutil.which("bwrap") or "bwrap",
+        *nobody.split(),
+        *_no_nesting(),
+        *room.split(),
+        *mounts,
+        *devices.split(),
+        *last.split(),
+        *environment,
+        "--",
+    ]
 
 
 @cache
@@ -135,14 +158,80 @@ def _adopt():
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
-def _children():
-    """Ids of this process's children, as /proc tells them."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            if int(entry.read_text().rpartition(")")[2].split()[1]) == os.getpid():
-                found.add(int(entry.parent.name))
+def _parents():
+    """{process: its parent}, as /proc tells them."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError, ValueError, IndexError), open(f"{entry.path}/stat", errors="replace") as stat:
+                    found[int(entry.name)] = int(stat.read().rpartition(")")[2].split()[1])
     return found
+
+
+def _children():
+    """Ids of this process's children."""
+    return {process for process, parent in _parents().items() if parent == os.getpid()}
+
+
+def _family(first):
+    """Ids of all processes that come from one, nearest first, but for those that ended."""
+    children = {}
+    for process, parent in _parents().items():
+        children.setdefault(parent, []).append(process)
+    found = [first]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def _students(first):
+    """Those of them that the notebook started: all that come from the process which runs it."""
+    family = _family(first)
+    for process in family:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{process}/cmdline").read_bytes().startswith(os.fsencode(f"{PYTHON}\0-I\0{Path(__file__)}\0--inside\0")):
+                return _family(process)[1:]
+    return []
+
+
+def _held(processes, limit):
+    """Bytes of memory that processes hold together; what they share is counted once, if it matters."""
+    total, page = 0, resource.getpagesize()
+    for process in processes:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * page
+        with contextlib.suppress(OSError):  # files in memory that no process has mapped
+            for fd in os.scandir(f"/proc/{process}/fd"):
+                if os.readlink(fd.path).startswith("/memfd:"):
+                    total += os.stat(fd.path).st_blocks * 512
+    if total <= limit:
+        return total
+    shared = 0
+    for process in processes:
+        with contextlib.suppress(OSError, AttributeError):
+            rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+            shared += 1024 * (int(re.search(r"Rss: *(\d+)", rollup)[1]) - int(re.search(r"Pss: *(\d+)", rollup)[1]))
+    return total - shared
+
+
+def _too_much(child, limits):
+    """What all processes of a notebook together have too much of; nothing if they have not. Those that have are ended."""
+    processes = _students(child.pid)
+    if len(processes) > limits.processes:
+        why = f"more than {limits.processes} processes"
+    elif _held(processes, limits.memory) > limits.memory:
+        why = f"more than {limits.memory:,} bytes of memory in all processes together"
+    else:
+        return ""
+    for _ in range(100):  # they may start others meanwhile
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        if not (processes := [p for p in _students(child.pid) if _held([p], float("inf"))]):  # one that ended holds nothing
+            break
+        time.sleep(0.01)
+    return why
 
 
 def _end(child, before, boxed):
@@ -200,10 +289,13 @@ def execute(sources, limits=Limits(), isolation="auto", files=None):
             with contextlib.suppress(BrokenPipeError):
                 child.stdin.write(order)
                 child.stdin.close()
-            reader.join(limits.seconds + 2 * GRACE)
+            why, last = "", time.monotonic() + limits.seconds + 2 * GRACE
+            while reader.is_alive() and time.monotonic() < last:
+                reader.join(LOOK)
+                why = why or _too_much(child, limits)
         finally:
             _end(child, before, boxed)
-    return _result(got[0] if got else b"", len(sources), limits)
+    return _result(got[0] if got else b"", len(sources), limits, why)
 
 
 OUTPUTS = {
@@ -229,7 +321,7 @@ def _output(output):
     return {"output_type": output["output_type"], **kept}
 
 
-def _result(data, cells, limits):
+def _result(data, cells, limits, why=""):
     """What the other side sent, checked; without a complete answer no cell counts."""
     try:
         answer = json.loads(data)
@@ -238,10 +330,10 @@ def _result(data, cells, limits):
         if len(outputs) != cells or not (stopped is None or (0 <= int(stopped[0]) <= cells and isinstance(stopped[1], str))):
             raise ValueError("malformed answer")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        reason = f"the run gave no result within {limits.seconds:g} s, or destroyed it"
+        reason = why or f"the run gave no result within {limits.seconds:g} s, or destroyed it"
         return Run([[error("Stopped", reason)] for _ in range(cells)], (0, reason))
     if stopped is not None:
-        at, reason = int(stopped[0]), stopped[1][:300]
+        at, reason = int(stopped[0]), why or stopped[1][:300]
         for i, cell in enumerate(outputs):
             if i >= at:
                 cell.append(error("Stopped", reason) if i == at else error("NotRun", f"the run was stopped before this cell: {reason}"))
