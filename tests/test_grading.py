@@ -13,13 +13,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SWEEP
 
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
 import grade
 import handed_in
 import sandbox
+import seal
 
 PYTHON = ROOT / ".venv-grading/bin/python"
 EXERCISE, FIRST = "3-04", "3-04-tools"
@@ -111,8 +112,35 @@ def honest(folder, put):
     put("rounded", solved(None, **{"3-04-faster": ROUNDED}))
     put("one-wrong", solved(None, **{FIRST: assignment.source(NAMES[FIRST]) + "\nserial_gib_seconds = 22"}))
     put("forged", attack("get_ipython().input_transformers_post.append(lambda lines: ['1000\\n'])"))
+    put("own-tests", attack(OWN_TESTS))
+    put("elsewhere", elsewhere(solved()))
     (folder / "pipe").mkdir()
     os.mkfifo(folder / f"pipe/{EXERCISE}.ipynb")
+
+
+# what a test calls, replaced, and an error that nobody shows; the values are wrong
+OWN_TESTS = """
+import math
+check_table = abs = lambda *a, **k: 0
+math.isclose = lambda *a, **k: True
+get_ipython().showtraceback = lambda *a, **k: None
+serial_seconds, parallel_seconds, serial_gib_seconds, parallel_gib_seconds = 3, 2, 3, 2
+"""
+
+
+def elsewhere(nb):
+    """The same as another service leaves it: its kernel, a failed import, a cell twice, the whole notebook pasted behind itself."""
+    nb["metadata"]["kernelspec"] = {"name": "julia-1.10", "display_name": "Julia", "language": "julia"}
+    nb["metadata"]["colab"] = {"provenance": []}
+    install = {
+        "cell_type": "code",
+        "metadata": {"id": "x"},
+        "outputs": [],
+        "execution_count": 7,
+        "source": "from google.colab import drive",
+    }
+    nb["cells"] = [install, *nb["cells"], copy.deepcopy(nb["cells"][3]), *copy.deepcopy(nb["cells"])]
+    return nb
 
 
 ROUNDED = """
@@ -149,16 +177,17 @@ def hand_in(folder, course):
     (folder / "absent").mkdir()
 
 
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory):
-    """(course, submissions, what the command said) of a run with the best isolation that this machine has."""
+@pytest.fixture(scope="module", params=["best", "limits"] if SWEEP and sandbox.boxes() else ["best"])
+def graded(tmp_path_factory, request):
+    """(course, submissions, what the command said) of a run with the best isolation that is here; with SWEEP without a box, too."""
     if not PYTHON.exists():
         pytest.skip("nbgrader is not installed: `make test` or `make grade` does it")
     place = tmp_path_factory.mktemp("class")
     course, folder = place / "course", place / "submissions"
     hand_in(folder, course)
     before = tree(folder)
-    result = run(folder, "--course", course, "--name", "week", "--seconds", "12")
+    how = ["--isolation", "limits"] if request.param == "limits" else []
+    result = run(folder, "--course", course, "--name", "week", "--seconds", "12", *how)
     assert result.returncode == 0, result.stdout + result.stderr
     assert tree(folder) == before, "what was handed in stays as it was"
     return course, folder, result.stdout
@@ -192,6 +221,7 @@ def test_a_half_correct_submission_gets_the_points_of_its_half(graded):
         ("data", ""),
         ("surrogate", ""),
         ("rounded", ""),
+        ("elsewhere", ""),
     ],
 )
 def test_who_did_everything_right_gets_all_points_whatever_happened_to_the_file(graded, student, remark):
@@ -213,10 +243,12 @@ def test_points_are_given_for_each_value_and_what_comes_after_a_wrong_one(graded
     assert said[f"{FIRST}-test"].startswith("serial_gib_seconds: expected: GiB*s") and not said["3-04-faster-test"]
 
 
-def test_tests_that_pass_without_a_right_value_give_nothing(graded):
-    line = marks(graded[0])["forged"]
-    assert float(line["total"]) == 0 and "read this notebook: it has get_ipython" in line["remarks"]
-    assert comments(graded[0], "forged")[f"{FIRST}-test"] == grade.FORGED
+@pytest.mark.parametrize("student", ["forged", "own-tests"])
+def test_tests_that_pass_without_a_right_value_give_nothing(graded, student):
+    line = marks(graded[0])[student]
+    assert float(line["total"]) == 0 and "read this notebook: it has" in line["remarks"] and "get_ipython" in line["remarks"]
+    if student == "forged":
+        assert comments(graded[0], student)[f"{FIRST}-test"] == grade.FORGED
 
 
 def test_platforms_get_their_own_tables(graded):
@@ -311,6 +343,38 @@ def test_each_student_gets_one_page_that_loads_and_runs_nothing(graded):
     assert "<math" in pages["correct"] and "&lt;script&gt;alert(1)" in pages["correct"], "formulas are set, markup of students is not"
     assert "time of 12 s" in pages["loop"] and "removed" in pages["deleted"]
     assert max(map(len, pages.values())) < 200_000
+
+
+@needs_nbgrader
+def test_each_is_judged_by_numbers_of_their_own(tmp_path):
+    """Their own solution gets all points, another's values none, another's notebook a remark, numbers that nobody was given zero."""
+    course, folder, roster = tmp_path / "course", tmp_path / "in", tmp_path / "names.txt"
+    roster.write_text("ann\nben\ncid\n")
+    assignment.assign_variants(["3-03"], course, "week", str(roster))
+    identity = {person: i for i, person in assignment.variants_of(course, "week").items()}
+
+    solution = {p: assignment.read(course / f"variants/week/{identity[p]}/3-03.ipynb") for p in identity}
+    right = {q: seal.run(solution["ann"])[q] for q in seal.table(assignment.exercises()["3-03"])[0]}
+    typed_in = "\n".join(f"{quantity} = {value!r}" for quantity, value in right.items())
+
+    def hand_in(student, person, answer=None, mark=None):
+        nb = assignment.read(course / f"handed-out/week/{person}/3-03.ipynb")
+        code = {c["id"]: assignment.source(c) for c in solution[person]["cells"]}
+        for cell in nb["cells"]:
+            if cell["cell_type"] == "code" and assignment.role(cell, "solution"):
+                cell["source"] = answer or code[cell["id"]]
+            cell["source"] = assignment.source(cell).replace(identity[person], mark or identity[person])
+        assignment.write(nb, folder / f"{student}/3-03.ipynb")
+
+    hand_in("ann", "ann")
+    hand_in("ben", "ann")
+    hand_in("cid", "cid", typed_in)
+    hand_in("dan", "ann", mark="0" * 10)
+    result = run(folder, "--course", course, "--name", "week", "--seconds", "30")
+    assert result.returncode == 0, result.stdout + result.stderr
+    got = {s: (float(line["total"]), line["remarks"]) for s, line in marks(course).items()}
+    assert got["ann"][0] == got["ben"][0] == 9 and "numbers of ann" in got["ben"][1] and "numbers of" not in got["ann"][1]
+    assert got["cid"][0] == 0 and got["dan"][0] == 0 and "none that were handed out" in got["dan"][1]
 
 
 def test_the_gradebook_is_nbgraders(graded):
@@ -634,9 +698,9 @@ def test_processes_that_together_take_too_much_are_ended():
     """Each stays below the limit; together, with files in memory, they do not. What came before counts; shared memory counts once."""
     hungry = """
 import os, time
-for _ in range(7):
+for _ in range(14):
     if os.fork() == 0:
-        held = b"x" * 150 * 2**20
+        held = b"x" * 70 * 2**20
         file = os.memfd_create("more")
         os.write(file, held)
         time.sleep(60)
@@ -648,6 +712,7 @@ import os, time
 held = b"x" * 220 * 2**20
 children = [os.fork() or (time.sleep(0.5), os._exit(0)) for _ in range(3)]
 print([os.waitpid(child, 0)[1] for child in children])
+del held
 """
     run = sandbox.execute([modest, hungry, "print(3)"], sandbox.Limits(seconds=40, memory=2**30))
     assert run.outputs[0][-1]["text"] == "[0, 0, 0]\n"

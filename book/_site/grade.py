@@ -50,7 +50,7 @@ NOTES = {
 HAND, TEST, NOTHING = "by hand", "test", "no answer"
 COLUMNS = ("student", "exercise", "question", "how", "points", "max", "comment")
 ODD = re.compile(
-    r"get_ipython|/proc\b|os\.kill|ctypes|settrace|showtraceback|input_transformer|builtins|ledger|answers\.json|__import__"
+    r"get_ipython|/proc\b|os\.kill|ctypes|settrace|showtraceback|input_transformer|builtins|ledger|answers\.(?:json|use|check)|__import__"
     r"|\b(?:check_table|answer|isclose|print|abs|all|round)\s*=(?!=)|\bdef (?:check_table|answer|isclose)\b"
 )
 FORGED = "the test passed, but none of its values is right"

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import psutil
+
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv/bin/python"  # the book's environment: students' code runs with the versions of the book
 WHOLE = 8 * 2**20  # bytes of a file that can be put back
@@ -158,61 +160,38 @@ def _adopt():
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
-def _parents():
-    """{process: its parent}, as /proc tells them."""
-    found = {}
-    with contextlib.suppress(OSError):
-        for entry in os.scandir("/proc"):
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError, ValueError, IndexError), open(f"{entry.path}/stat", errors="replace") as stat:
-                    found[int(entry.name)] = int(stat.read().rpartition(")")[2].split()[1])
-    return found
-
-
-def _children():
-    """Ids of this process's children."""
-    return {process for process, parent in _parents().items() if parent == os.getpid()}
-
-
-def _family(first):
-    """Ids of all processes that come from one, nearest first, but for those that ended."""
-    children = {}
-    for process, parent in _parents().items():
-        children.setdefault(parent, []).append(process)
-    found = [first]
-    for process in found:
-        found += children.get(process, [])
-    return found
+def _children(process=None, all_below=False):
+    """Ids of the processes that come from one (this one, if none is named)."""
+    with contextlib.suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(process).children(recursive=all_below)]
+    return []
 
 
 def _students(first):
     """Those of them that the notebook started: all that come from the process which runs it."""
-    family = _family(first)
-    for process in family:
+    for process in [first, *_children(first, True)]:
         with contextlib.suppress(OSError):
             if Path(f"/proc/{process}/cmdline").read_bytes().startswith(os.fsencode(f"{PYTHON}\0-I\0{Path(__file__)}\0--inside\0")):
-                return _family(process)[1:]
+                return _children(process, True)
     return []
 
 
 def _held(processes, limit):
     """Bytes of memory that processes hold together; what they share is counted once, if it matters."""
-    total, page = 0, resource.getpagesize()
+    total = 0
     for process in processes:
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            total += int(Path(f"/proc/{process}/statm").read_text().split()[1]) * page
+        with contextlib.suppress(psutil.Error):
+            total += psutil.Process(process).memory_info().rss
         with contextlib.suppress(OSError):  # files in memory that no process has mapped
             for fd in os.scandir(f"/proc/{process}/fd"):
                 if os.readlink(fd.path).startswith("/memfd:"):
                     total += os.stat(fd.path).st_blocks * 512
-    if total <= limit:
-        return total
-    shared = 0
-    for process in processes:
-        with contextlib.suppress(OSError, AttributeError):
-            rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
-            shared += 1024 * (int(re.search(r"Rss: *(\d+)", rollup)[1]) - int(re.search(r"Pss: *(\d+)", rollup)[1]))
-    return total - shared
+    if total > limit:
+        for process in processes:
+            with contextlib.suppress(psutil.Error, AttributeError):
+                shares = psutil.Process(process).memory_full_info()
+                total -= shares.rss - shares.pss
+    return total
 
 
 def _too_much(child, limits):
@@ -240,7 +219,7 @@ def _end(child, before, boxed):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     # an ended process hands its own children over, so again until none is left
-    while not boxed and (left := _children() - before):
+    while not boxed and (left := set(_children()) - before):
         for process in left:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(process, signal.SIGKILL)
@@ -270,7 +249,7 @@ def execute(sources, limits=Limits(), isolation="auto", files=None):
     with tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True) as folder:
         place = {"env": BARE} if boxed else {"cwd": folder, "env": _environment(folder)}
         # without a box, processes that the notebook starts may leave its group: they then become children of this one, and are found
-        before = _children()
+        before = set(_children())
         if not boxed:
             _adopt()
         child = subprocess.Popen(
