@@ -13,6 +13,9 @@ sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
 import class_site
 import packing
+import seal
+
+from workloads_book import answers
 
 GRADING = ROOT / ".venv-grading/bin"
 EXERCISES = assignment.exercises()
@@ -99,6 +102,26 @@ def test_wheels_for_students_hold_no_value_of_a_solution():
             if name.endswith(".py"):
                 numbers = set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)", data.decode().replace("_", "").replace(",", "")))
                 assert not numbers & values, (name, numbers & values)
+
+
+def digits(value):
+    """A number as it may stand in a text, if it has five digits or more and is no size of a block or buffer; else nothing."""
+    text = f"{value:.12g}" if isinstance(value, (int, float)) else ""
+    return text if len(text.partition("e")[0].replace(".", "").strip("0-")) >= 5 and value not in {2**n for n in range(10, 64)} else ""
+
+
+def test_wheels_hold_no_value_of_an_exercise_whose_numbers_stand_fast():
+    """Nor of those that no variant changes; what a chapter tells anyway is asked with numbers of their own."""
+    values = set()
+    for path in (p for p in EXERCISES.values() if not p.with_name("variants.toml").exists()):
+        names = seal.solved(path)
+        values |= {digits(v) for q in seal.table(path)[0] for v in answers.flat(q, names[q]).values()} - {""}
+    assert len(values) > 40
+    for package in packing.PROJECTS:
+        for name, data in packing.files(package).items():
+            if name.endswith((".py", ".json", ".tsv", ".toml")):
+                plain = data.decode().replace("_", "").replace(",", "")
+                assert not values & set(re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)", plain)), name
 
 
 @needs_nbgrader

@@ -69,7 +69,7 @@ def values(exercise, names):
 
 
 def test_the_exercises_of_the_source_documents_and_those_beside_them_vary():
-    assert set(PATHS) == WANTED
+    assert set(PATHS) >= WANTED
 
 
 @every
