@@ -44,6 +44,16 @@ def test_the_first_column_of_a_wide_table_stays_while_the_rest_scrolls(name, pho
         assert min(seen) > -2, "the first and the last column are in sight together"
 
 
+@pytest.mark.parametrize("name", ["book/predict-this-computer", "book/flop-accounting/assumptions", "book/workloads/3-6-3"])
+def test_what_stands_in_a_table_stays_in_its_cell(name, phone, served):
+    phone.goto(f"{served}{name}.html")
+    cells = phone.evaluate(
+        """() => [...document.querySelectorAll("main td:has(.katex, code)")].filter(e => e.checkVisibility()).map(e => [e.innerText.slice(0, 40),
+          Math.max(...[...e.querySelectorAll(".katex-html, code")].map(c => c.getBoundingClientRect().right - e.getBoundingClientRect().right))])"""
+    )
+    assert len(cells) > 4 and [text for text, beyond in cells if beyond > 2] == []
+
+
 def test_rows_of_the_map_do_not_overlap(phone, served):
     phone.goto(f"{served}book/map.html")
     rows = phone.evaluate(
