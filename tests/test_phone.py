@@ -48,8 +48,9 @@ def test_the_first_column_of_a_wide_table_stays_while_the_rest_scrolls(name, pho
 def test_what_stands_in_a_table_stays_in_its_cell(name, phone, served):
     phone.goto(f"{served}{name}.html")
     cells = phone.evaluate(
-        """() => [...document.querySelectorAll("main td:has(.katex, code)")].filter(e => e.checkVisibility()).map(e => [e.innerText.slice(0, 40),
-          Math.max(...[...e.querySelectorAll(".katex-html, code")].map(c => c.getBoundingClientRect().right - e.getBoundingClientRect().right))])"""
+        """() => [...document.querySelectorAll("main td:has(.katex, code)")].filter(e => e.checkVisibility()).map(e => {
+          const end = e.getBoundingClientRect().right, inside = [...e.querySelectorAll(".katex-html, code")];
+          return [e.innerText.slice(0, 40), Math.max(...inside.map(c => c.getBoundingClientRect().right)) - end]; })"""
     )
     assert len(cells) > 4 and [text for text, beyond in cells if beyond > 2] == []
 
