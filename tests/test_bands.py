@@ -1,6 +1,7 @@
 """What measured machines need for a bound: the table is the scores', the sentence its arithmetic, and a browser has all it needs."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -140,3 +141,29 @@ def test_no_other_page_computes_bands_and_rows_stay_out_of_the_calculators():
             assert "score.bands(" not in path.read_text(encoding="utf-8"), path
     shipped = (ROOT / "book/_site/ext/workloads_site/calculators.py").read_text(encoding="utf-8")
     assert "data/bands.tsv" in shipped and "measured.tsv" not in shipped
+
+
+@pytest.mark.parametrize("share, where", [(0.24, "below"), (0.25, "inside"), (0.4, "inside"), (0.5, "inside"), (0.51, "above")])
+def test_an_assumed_share_lies_below_inside_or_above_the_band(monkeypatch, share, where):
+    monkeypatch.setattr(bands, "table", lambda: {bands.class_of("train", chips=2): BAND, bands.class_of("decode", chips=None): BAND})
+    told = bands.assumed("page.ipynb", share, share, prefill=True)
+    assert f"{share:.0%} of the peak lies {where} what four in five rows of training reach, 25% to 50%" in told
+    assert f"{share:.0%} of the bandwidth lies {where} what four in five rows of decode steps reach" in told
+    assert told.endswith("; of a forward pass alone fewer than 3 publishers print times.") and "(page.ipynb)" in told
+    assert "forward" not in bands.assumed("page.ipynb", mfu=share) and "peak" not in bands.assumed("page.ipynb", mbu=share)
+
+
+SHARE = re.compile(r"\b(?:mfu|mbu)\w*\s*=\s*0\.[3-7]\d*|mfu, mbu = |of the peak for known tokens|splits\.DEFAULTS\.learning")
+# a fit and experiments; a count of work, and a comparison of lengths, which no share moves
+HELD = {"book/reference/serving-compared.ipynb", "book/workloads/3-5-3.ipynb", "book/flop-accounting/roofline-check.ipynb"}
+
+
+def test_every_page_that_takes_a_share_as_given_says_where_it_lies():
+    found = {}
+    for path in sorted((ROOT / "book").rglob("*.ipynb")):
+        if {"_site", "node_modules"} & set(path.parts) or path.relative_to(ROOT).as_posix() in HELD:
+            continue
+        source = "\n".join("".join(c["source"]) for c in json.loads(path.read_text(encoding="utf-8"))["cells"])
+        if SHARE.search(source) and "for mfu, mbu in" not in source:  # that fits them
+            found[path.stem] = "how-far.ipynb" in source or "measured machines" in source
+    assert len(found) >= 14 and {name for name, told in found.items() if not told} == set()

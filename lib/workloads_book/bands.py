@@ -197,3 +197,30 @@ def shares(kind, bits=16, experts=False, chips=1, tokens=0):
     """
     b = band(kind, bits, experts, chips, tokens)
     return f"80% lie between {b.low:.0%} and {b.high:.0%}, half below {b.middle:.0%} ({b.rows} rows of {b.publishers} publishers)"
+
+
+def _placed(share, of, work, band):
+    where = "below" if share < band.low else "above" if share > band.high else "inside"
+    return f"{share:.0%} of the {of} lies {where} what four in five rows of {work} reach, {band.low:.0%} to {band.high:.0%}"
+
+
+def assumed(page, mfu=None, mbu=None, prefill=False):
+    """Sentence: where shares of peak and bandwidth that a page takes as given lie among measured ones, in 16 bits.
+
+    Args:
+        page: that leads to all of them, as the page links it.
+        mfu: share of the peak, beside training on several chips; None for none.
+        mbu: share of the bandwidth, beside decode steps; None for none.
+        prefill: is the first the share of a forward pass, of which too few publishers print times?
+
+    Example:
+        >>> assumed("how-far.ipynb", 0.35, 0.7).partition("): ")[2].partition(";")[0]
+        '35% of the peak lies inside what four in five rows of training reach, 27% to 52%'
+    """
+    parts = []
+    if mfu is not None:
+        parts.append(_placed(mfu, "peak", "training", band("train", chips=8)))
+    if mbu is not None:
+        parts.append(_placed(mbu, "bandwidth", "decode steps", band("decode")))
+    alone = f"; of a forward pass alone fewer than {LEAST_PUBLISHERS} publishers print times" if prefill and not band("prefill") else ""
+    return f"These shares among [measured ones]({page}): {'; '.join(parts)}{alone}."
