@@ -15,7 +15,7 @@ from workloads.counts.request_tokens import Request
 from workloads.serving.arrivals import Arrival, Call
 from workloads.serving.simulation import serve
 from workloads.serving.traces import trace_lines
-from workloads_book.calibrate import Steps, _main, beyond, fitted, interval, lines, ranges, served
+from workloads_book.calibrate import Steps, _main, beyond, fitted, interval, lines, ranges, served, told
 from workloads_book.traces_of_others import Logged, load_of, logged
 
 LOGS = Path(__file__).parents[2] / "shared/data/serving_logs"
@@ -123,6 +123,16 @@ def test_a_noisier_log_has_wider_intervals():
         tried = sorted(steps.mfu for steps in fitted(*reversed(made(TRUTH, noise)))[1])
         width[noise] = tried[-10] - tried[9]
     assert width[0.2] > 1.5 * width[0.0]
+
+
+def test_what_a_log_does_not_tell_has_a_wide_interval_and_what_it_tells_a_narrow_one():
+    """Requests alone and alike: of each the same two times, in which cache, weights and fixed time are one sum."""
+    at = served("Qwen3-8B", "H100 SXM")
+    load = [Arrival(2.0 * i, Request(500, 100)) for i in range(40)]
+    rows = [Logged(a, r.first, r.last) for a, r in zip(load, serve(load, at.engine, at.cost(TRUTH)).requests)]
+    _, draws = fitted(rows, at)
+    assert told(interval([steps.mfu for steps in draws]))
+    assert not told(interval([steps.reads for steps in draws]))
 
 
 def written(path, rows):

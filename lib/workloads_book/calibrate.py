@@ -7,7 +7,8 @@ beginning of the log is read, and what came later is predicted beside it. All el
 
 The fit is Gauss-Newton on the logarithms of each request's TTFT (at half weight) and token interval, a large miss counted linearly.
 Intervals are from draws of runs of neighbouring requests, since those that queue together miss together, of the last rounds, since a
-small change of a constant makes another schedule, and of the constants that stay as on other machines, within their doubt.
+small change of a constant makes another schedule, of the constants that stay as on other machines, within their doubt, and of anything
+at all where the log does not tell: such a constant has a wide interval, not a narrow one around where the fit began.
 """
 
 from __future__ import annotations
@@ -196,13 +197,13 @@ def _with(steps, names, values):
     return replace(steps, **{name: min(1.0, v) if name in NAMES[:2] else v for name, v in zip(names, map(float, values))})
 
 
-def _change(misses, slopes, rows):
-    """Change of the logarithms of the constants that fits so many requests best."""
+def _change(misses, slopes, rows, hold=1e-6, toward=0.0):
+    """Change of the logarithms of the constants that fits so many requests best; what they do not tell is held toward a value."""
     r, j = misses[rows].ravel(), slopes[rows].reshape(-1, slopes.shape[-1])
     change = np.zeros(j.shape[1])
     for _ in range(20):
         weight = 1 / np.sqrt(1 + ((r + j @ change) / KNEE) ** 2)
-        change = -np.linalg.solve((j.T * weight) @ j + 1e-6 * np.eye(len(change)), (j.T * weight) @ r)
+        change = np.linalg.solve((j.T * weight) @ j + hold * np.eye(len(change)), hold * toward - (j.T * weight) @ r)
     return np.clip(change, -MOST, MOST)
 
 
@@ -272,12 +273,15 @@ def fitted(
         steps = _with(steps, names, np.exp(np.log(values) + _change(here, slopes[..., :free], everyone)))
     rounds = rounds[SETTLED:]  # around the best point, each with another schedule: their mean is better than any one of them
     at_best = np.mean([start + _change(here, slopes, everyone) for start, here, slopes, _ in rounds], axis=0)
+    hold = max(1e-6, np.mean([np.median(here**2) for _, here, _, _ in rounds]) / MOST**2)
     draw, groups, draws = Random(seed), [everyone[i : i + TOGETHER] for i in range(0, len(seen), TOGETHER)], []
     for _ in range(DRAWS):
         picked, (start, here, slopes, others) = np.concatenate(draw.choices(groups, k=len(groups))), draw.choice(rounds)
         doubt = np.array([draw.gauss(0, DOUBT[name]) for name in kept])
         drawn = _with(steps, kept, [getattr(steps, name) * exp(d) for name, d in zip(kept, doubt)])
-        draws.append(_with(drawn, names, np.exp(start + _change(here + others @ doubt, slopes, picked))))
+        open_ = np.array([draw.gauss(0, MOST) for _ in names])  # anywhere, where the log does not tell
+        change = _change(here + others @ doubt, slopes, picked, hold, open_)
+        draws.append(_with(drawn, names, np.exp(start + change)))
     if "link" in names and not told(ends := interval([drawn.link for drawn in draws])):
         raise ValueError(f"log must tell the rate of the link (B/s), got {ends[0]:.3g} to {ends[1]:.3g}: give link")
     return _with(steps, names, np.exp(at_best)), draws
