@@ -337,7 +337,8 @@ def packed_masks(splits, pairs, *, alt, caption):
             text = f"{name}\n{pairs[name] / 1e6:.1f} million pairs"
             ax.text(0.97 * start, 0.1 * start, text, ha="right", va="center")
             ax.set(xlabel="key (token)", ylabel="query (token)", xlim=(0, start), ylim=(start, 0), aspect="equal")
-            ax.set(xticks=[0, start], yticks=[0, start])
+            ax.set_xticks([0, start], ["0", f"{start:,}"])
+            ax.set_yticks([0, start], ["0", f"{start:,}"])
             ax.grid(visible=False)
 
 
