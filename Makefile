@@ -13,7 +13,7 @@
 # make audit   collect the checks of the executed pages into _build/audit.json
 # make oracle  the counts of PyTorch and the parameters of published configurations anew, compared with the library (installs torch in .venv-oracle)
 # make assignment EXERCISES="3-02 3-04"   starters to hand out (in _grading/release; COURSE= and ASSIGNMENT= choose another place and name;
-#              VARIANT=word: other numbers; VARIANT=file of names: others for each)
+#              VARIANT=word: other numbers; VARIANT=file of names: others for each; HINTS=no: `answer` tells nothing)
 # make grade SUBMISSIONS=folder           marks and feedback for what was handed in, one folder a student (COLLECT=yes: only read the marks by hand)
 # make class-site                         the site with starters instead of solutions, in _build/class/_build/html
 # make bench   speed against SimPy, single steps, single calls, PyTorch's counter and a published fit, in _build/bench.json
@@ -165,7 +165,8 @@ ASSIGNMENT ?= assignment
 COURSE_OF   = --course '$(COURSE)' --name '$(ASSIGNMENT)'
 
 assignment: $(if $(VARIANT),$(VENV)/.ok)
-	@$(if $(VARIANT),PYTHONPATH=lib $(BIN)/python,$(PYTHON)) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF) $(if $(VARIANT),--variant '$(VARIANT)')
+	@$(if $(VARIANT),PYTHONPATH=lib $(BIN)/python,$(PYTHON)) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF) $(if $(VARIANT),--variant '$(VARIANT)') \
+	  $(if $(filter no,$(HINTS)),--no-hints)
 
 grade: $(VENV)/.ok $(GRADING)/.ok
 	@$(GRADING)/bin/python $(SITE)/grade.py $(if $(SUBMISSIONS),"$$SUBMISSIONS") $(if $(EXERCISES),--exercises $(EXERCISES)) $(if $(COLLECT),--collect) \

@@ -232,6 +232,25 @@ def test_a_variant_hangs_on_the_key_of_the_course_alone(tmp_path):
     assert not any(key.encode() in p.read_bytes() for p in folder.rglob("*") if p.is_file())
 
 
+def test_without_hints_a_notebook_holds_units_and_no_digest(tmp_path):
+    """Whoever tries all values learns nothing; the teacher's copy knows them; and a test passes and fails as before."""
+    release = assignment.assign_variants(["3-03"], tmp_path, "exam", "winter", hints=False)
+    handed, kept = (assignment.read(next(tmp_path.glob(f"{place}/3-03.ipynb"))) for place in ("release/exam", "variants/exam/*"))
+    right = {q: seal.run(kept)[q] for q in seal.table(PATHS["3-03"])[0]}
+    assert {v.text.partition(";")[0] for v in kinds_of("3-03", handed, right)} == {"not checked here"}
+    assert {v.kind for v in kinds_of("3-03", kept, right)} == {"right"}
+    told("3-03", handed, {})
+    assert all(set(entry) == {"unit"} for entry in answers.exercises()["3-03"].values())
+    assert assignment.assign(["3-03"], tmp_path, "exam") == release and assignment.read(release / "3-03.ipynb") == handed
+    with pytest.raises(AssertionError, match="not checked"):
+        answers.check("3-03", **right)
+
+
+def kinds_of(exercise, nb, given):
+    told(exercise, nb, {})
+    return answers.answer(exercise, **given).all
+
+
 def test_without_a_variant_students_get_what_they_got(tmp_path):
     release = assignment.assign(["3-02", "f-05"], tmp_path, "plain")
     for exercise in ("3-02", "f-05"):

@@ -9,11 +9,13 @@ two packages, without what only solutions compute. `source` is for the one who g
 """
 
 import argparse
+import base64
 import copy
 import hashlib
 import json
 import re
 import sys
+import zlib
 from pathlib import Path
 
 import packing
@@ -129,6 +131,19 @@ def handed_out(path):
     return starter(completed(read(path)))
 
 
+def handed_out_variant(path):
+    """The starter of a variant, without its digests if the teacher wants no hints: whoever tries all values would find them out."""
+    made = handed_out(path)
+    for cell in made["cells"] if (path.parents[1] / "no-hints").exists() else ():
+        if cell.get("id") == "variant":
+            text = source(cell)
+            packed = re.search(r"'([\w+/=]{20,})'", text)[1]
+            entries = json.loads(zlib.decompress(base64.b64decode(packed)))
+            units = json.dumps({name: {"unit": entry["unit"]} for name, entry in entries.items()})
+            cell["source"] = text.replace(packed, base64.b64encode(zlib.compress(units.encode(), 9)).decode())
+    return made
+
+
 def chosen(names, root=ROOT):
     """{id: path} of the named exercises; an unknown one is an error that lists them all."""
     known = exercises(root)
@@ -163,7 +178,7 @@ def assign(names, course, name="assignment", root=ROOT):
             old.unlink()
     for exercise, path in paths.items():
         write(completed(read(path)), course / "source" / name / f"{exercise}.ipynb")
-        write(handed_out(path), release / f"{exercise}.ipynb")
+        write(handed_out_variant(path) if made else handed_out(path), release / f"{exercise}.ipynb")
     beside(release, name, paths)
     return release
 
@@ -177,8 +192,11 @@ def beside(folder, name, exercises):
     (folder / "README.md").write_text(README.format(name=name, exercises=", ".join(exercises)), encoding="utf-8")
 
 
-def assign_variants(names, course, name, variant):
-    """The same with other numbers: by a word for a class, or by a file of names for each person; the path to hand out."""
+def assign_variants(names, course, name, variant, hints=True):
+    """The same with other numbers: by a word for a class, or by a file of names for each person; the path to hand out.
+
+    Without hints `answer` says nothing but the unit.
+    """
     import variants
 
     roster = Path(variant).expanduser()
@@ -187,12 +205,14 @@ def assign_variants(names, course, name, variant):
     if odd := [p for p in people if "/" in p or p.startswith(".")]:
         raise ValueError(f"{roster.name}: {odd[0]!r} can't name a folder")
     variants.make(names, course, name, people, variant)
+    quiet = course / "variants" / name / "no-hints"
+    quiet.unlink(missing_ok=True) if hints else quiet.touch()
     if not people:
         return assign(names, course, name)
     folder = course / "handed-out" / name
     for identity, person in variants_of(course, name).items():
         for path in sorted((course / "variants" / name / identity).glob("*.ipynb")):
-            write(handed_out(path), folder / person / path.name)
+            write(handed_out_variant(path), folder / person / path.name)
     beside(folder, name, names)
     return folder
 
@@ -203,10 +223,17 @@ def main():
     parser.add_argument("--course", type=Path, default=ROOT / "_grading")
     parser.add_argument("--name", default="assignment")
     parser.add_argument("--variant", default="", help="numbers of its own: a word for the class, or a file with a name a line")
+    parser.add_argument("--no-hints", action="store_true", help="with --variant: `answer` says nothing but the unit")
     a = parser.parse_args()
     course = a.course.expanduser()
     try:
-        release = assign_variants(a.exercises, course, a.name, a.variant) if a.variant else assign(a.exercises, course, a.name)
+        if a.no_hints and not a.variant:
+            raise ValueError("HINTS=no goes with VARIANT=: the digests of the printed numbers are in the library")
+        release = (
+            assign(a.exercises, course, a.name)
+            if not a.variant
+            else assign_variants(a.exercises, course, a.name, a.variant, not a.no_hints)
+        )
     except ValueError as error:
         sys.exit(f"assignment: {error}")
     print(f"To hand out: {release}")

@@ -105,7 +105,7 @@ def prepared(course, name, exercises, students, reports):
     paths = assignment.chosen(exercises)
     solved = {e: assignment.read(p) for e, p in paths.items()}
     starters = {e: assignment.starter(nb) for e, nb in solved.items()}
-    jobs, variants = {}, Variants.read(course, name, students)
+    jobs, variants = {}, Variants(course / "variants" / name, assignment.variants_of(course, name), {})
     for student in students.values():
         places = [p / name if (p / name).is_dir() else p for p in student.places]
         target = course / "checked" / student.id / name
@@ -125,7 +125,7 @@ def prepared(course, name, exercises, students, reports):
                     report.refused = remark
                     continue
                 answered = assignment.read(original)
-                starter = assignment.starter(answered)
+                starter = assignment.handed_out_variant(original)
             nb, report = restored_or_refused(nb, starter)
             report.notes[:0] = notes + [remark] * bool(remark)
             reports[student.id, exercise] = report
@@ -147,13 +147,7 @@ class Variants:
 
     folder: Path
     people: dict
-    names: set
     came: dict
-
-    @classmethod
-    def read(cls, course, name, students):
-        names = {n for s in students.values() for n in (s.id, s.name)}
-        return cls(course / "variants" / name, assignment.variants_of(course, name), names, {})
 
     def of(self, nb, student, exercise):
         """(path of the solved notebook, remark) of a submission by the mark in it, or by the student's name; (None, why not)."""

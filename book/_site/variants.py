@@ -150,7 +150,8 @@ def solved(path, identity, seed):
     packed = base64.b64encode(zlib.compress(json.dumps(seal.sealed(path.stem, quantities, names, odd="left out")).encode(), 9)).decode()
     at = next(i for i, c in enumerate(nb["cells"]) if c["cell_type"] == "code")
     text = f"{SEAL.format(identity=identity)}\n{calling(answers.use, repr(path.stem), repr(packed))}"
-    own = {"cell_type": "code", "execution_count": None, "id": "variant", "metadata": {}, "outputs": [], "source": text}
+    folded = {"jupyter": {"source_hidden": True}}
+    own = {"cell_type": "code", "execution_count": None, "id": "variant", "metadata": folded, "outputs": [], "source": text}
     nb["cells"].insert(at + 1, own)
     nb["cells"][0]["source"] = assignment.source(nb["cells"][0]).rstrip("\n") + f"\n\n{NOTE}"
     nb["metadata"] = nb["metadata"] | {"workloads": nb["metadata"].get("workloads", {}) | {"variant": identity}}

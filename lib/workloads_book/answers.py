@@ -120,7 +120,7 @@ def exercises():
 
 
 def use(exercise, packed):
-    """Take the digests of an exercise from a notebook with numbers of its own: JSON, compressed, in base 64."""
+    """Take the digests of an exercise from a notebook with numbers of its own: JSON, compressed, in base 64; or the units alone."""
     exercises()[exercise] = json.loads(zlib.decompress(base64.b64decode(packed)))
 
 
@@ -140,6 +140,9 @@ def _wanted(entry):
 
 def verdict(exercise, name, value, entry):
     """The `Verdict` on one value of one stored entry."""
+
+    if "fine" not in entry:
+        return Verdict(name, "open", f"not checked here; expected: {entry['unit']}")
 
     def same(seal, v, tolerance=entry["tolerance"]):
         return digest(exercise, name, v, tolerance, seal[0]) == seal[1]
