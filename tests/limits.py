@@ -30,6 +30,8 @@ LIMITS = {
     "functions with more than 15 branches": 0,
     "public signatures without types": 0,
     "libraries of others": 0,
+    "pages beyond the documents": 4,
+    "minutes beyond the documents": 60,
     "minutes of a page": 15,
     "code lines before the first figure of a page": 30,
     "lines that draw, in a cell of a page": 8,
@@ -107,6 +109,7 @@ def measured():
     listed = lambda found: (len(found), ", ".join(sorted(found)[:5]))
     pages = {name: read(page) for name, page in chapters().items()}
     voices = {name: page[3] for name, page in pages.items() if name != CLOSING}
+    beyond = [page[0] for name, page in pages.items() if name.startswith("book/beyond/")]
     *PAGES, WORDS = list(LIMITS)[-4:]
     return {
         "code lines": (sum(lines.values()), ""),
@@ -119,6 +122,8 @@ def measured():
         "functions with more than 15 branches": listed(branched()),
         "public signatures without types": listed(untyped),
         "libraries of others": listed(set().union(*map(others, trees.values()))),
+        "pages beyond the documents": (len(beyond), ""),
+        "minutes beyond the documents": (sum(beyond), ""),
         **{measure: most({name: page[i] for name, page in pages.items()}) for i, measure in enumerate(PAGES)},
         WORDS: (sum(voices.values()), ", ".join(f"{name} {n}" for name, n in voices.items() if n)),
     }

@@ -53,6 +53,14 @@ def test_a_point_by_hand():
     assert str(found) == "TP2, BF16, batch 8"
 
 
+def test_a_found_token_costs_what_the_others_attend_to_it_and_much_less_than_a_new_one():
+    """Half of 2,048 tokens found: the rest attends to 1,024 keys more, in every layer and head, at half of the card's peak."""
+    found = point(QWEN, CARD, REQUEST, 1, "BF16", 1)
+    seconds = 36 * 4 * 32 * 128 * 1024 * 1024 / (0.5 * CARD.accelerator.peaks["bf16"])
+    assert found.cached_dollars == pytest.approx(2.5 / 3600 * seconds / 1024 * 1e6, rel=1e-6)
+    assert found.cached_dollars < found.prompt_dollars / 10
+
+
 @pytest.mark.parametrize("tensor, formats, batch", [(1, "BF16", 4), (2, "FP8", 64), (4, "BF16", 128)])
 def test_prices_of_input_and_output_together_pay_the_rent(tensor, formats, batch):
     found = point(QWEN, CARD, REQUEST, tensor, formats, batch)

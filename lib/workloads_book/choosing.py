@@ -41,6 +41,8 @@ class Point:
         tokens: output tokens of all sequences a second and card.
         prompt_dollars: of a million input tokens; None where the machine has no price.
         output_dollars: of a million output tokens, without the prompts.
+        cached_dollars: of a million input tokens that are found in the cache: what the rest of a prompt takes longer behind them, where
+            half of it is found.
     """
 
     tensor: int
@@ -51,6 +53,7 @@ class Point:
     tokens: float
     prompt_dollars: float | None
     output_dollars: float | None
+    cached_dollars: float | None = None
 
     def __str__(self):
         return f"TP{self.tensor}, {self.formats}, batch {self.batch}"
@@ -91,7 +94,17 @@ def point(shape: Model, card: Machine, request: Request, tensor: int, formats: s
         batch * request.output / cycle / tensor,
         price and price * prompt / request.new,
         price and price * request.decode_steps * step / (batch * request.output),
+        price and price * _behind(shape, machine, request, kept),
     )
+
+
+def _behind(shape, machine, request, formats):
+    """What a found token of a prompt costs the others, half of it being found (s)."""
+    half = request.new // 2
+    if half == 0:
+        return 0
+    rest = lambda past: prefill_seconds(shape, machine, Layout(tensor=machine.count), Request(request.new - half, 1, past), 1, formats, RUN)
+    return (rest(request.past + half).total - rest(request.past).total) / half
 
 
 def curve(
