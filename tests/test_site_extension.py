@@ -99,6 +99,32 @@ def test_figure_takes_the_colours_of_the_page_and_unique_ids():
         assert gone not in svg
 
 
+def test_a_formula_in_a_figure_is_one_line_of_text():
+    """Matplotlib's characters, italics behind the rest, in the order in which they stand; a power and an index are smaller and shifted."""
+    spans = [
+        ("0", "0", "10px", "", "a"),
+        ("18", "0", "10px", "", "="),
+        ("6", "-4", "7px", "", "12"),
+        ("30", "2", "7px", "font-style: oblique; ", "k"),
+    ]
+    drawn = "".join(
+        f'<tspan x="{x}" y="{y}" style="{slant}font-size: {size}; font-family: F; fill: red">{c}</tspan>' for x, y, size, slant, c in spans
+    )
+    svg = figures.inline(
+        SVG.replace('<g id="unused">', f'<g id="unused"><text>{drawn}</text><text style="font: 10px F">plain</text>'), "f3-"
+    )[1]
+    text = re.search(r"<text .*?</text>", svg)[0]
+    assert re.sub("<[^>]+>", "", text) == "a12=k" and "text-anchor: middle; fill: red" in text and 'x="17.1"' in text
+    runs = re.findall(r"<tspan([^>]*)>([^<]+)<", text)
+    assert [said for _, said in runs] == ["a", "12", "=", "k"] and [('.8em"' in form, "italic" in form) for form, _ in runs[:3]] == [
+        (False, False),
+        (True, False),
+        (False, False),
+    ]
+    assert 'dy="-0.50em"' in runs[1][0] and 'dy="0.40em"' in runs[2][0] and 'dy="0.25em"' in runs[3][0] and "italic" in runs[3][0]
+    assert '<text style="font: 10px F">plain</text>' in svg
+
+
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]

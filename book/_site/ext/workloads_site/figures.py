@@ -27,6 +27,7 @@ def _local(name):
     return name.rpartition("}")[2]
 
 
+STYLE = re.compile(r"([a-z-]+): ([^;]+)")
 PHONE, SMALLEST, LARGEST = 336, 11.2, 12.2  # px: width of a figure on a phone, its text there; units of the drawing: its text at most
 
 
@@ -37,6 +38,37 @@ def on_a_phone(width):
     """
     text = min(SMALLEST * width / PHONE, LARGEST)
     return text, SMALLEST * width / text
+
+
+def one_piece(root):
+    """Formulas in a drawing as lines of text, in the font of the rest and growing with it on a phone.
+
+    Matplotlib sets every character in a place and a font of its own.
+    """
+    for text in root.iter("text"):
+        spans = [(e, dict(STYLE.findall(e.get("style", "")))) for e in text if _local(e.tag) == "tspan"]
+        if len(spans) < 2:
+            continue
+        spans.sort(key=lambda pair: float(pair[0].get("x")))
+        sizes = [float(style["font-size"][:-2]) for _, style in spans]
+        runs, base = [], max(sizes)
+        for (span, style), size in zip(spans, sizes):  # what stands on one line in one form is one run
+            form = size < base, style.get("font-style", "normal") != "normal", float(span.get("y"))
+            if not runs or runs[-1][0] != form:
+                runs.append([form, ""])
+            runs[-1][1] += span.text or ""
+        above, end = runs[0][0][2], float(spans[-1][0].get("x")) + 0.6 * sizes[-1]
+        fill = spans[0][1].get("fill", "currentColor")
+        text.attrib |= {"x": f"{end / 2:g}", "y": f"{above:g}", "style": f"font-size: {base:g}px; text-anchor: middle; fill: {fill}"}
+        for child in list(text):
+            text.remove(child)
+        text.text = None
+        for (small, italic, line), said in runs:
+            form = ["font-size: .8em"] * small + ["font-style: italic"] * italic
+            run = ElementTree.SubElement(text, "tspan", {"style": "; ".join(form)} if form else {})
+            if line != above:
+                run.set("dy", f"{(line - above) / (0.8 * base if small else base):.2f}em")
+            run.text, above = said, line
 
 
 def inline(svg, prefix):
@@ -66,6 +98,7 @@ def inline(svg, prefix):
             attributes[name] = value
         element.attrib.clear()
         element.attrib.update(attributes)
+    one_piece(root)
     for name in ("height", "version"):
         root.attrib.pop(name, None)
     width = root.attrib.pop("width", "")
