@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammainc
 
-from workloads.counts import request_tokens
 from workloads.counts.request_tokens import Request
 from workloads.serving import arrivals
 from workloads.serving.arrivals import Window
 from workloads_book.studies import arrival_patterns
 from workloads_book.studies.arrival_patterns import Client
+from workloads_book.studies.chains import call_chain
 
 LONG_INPUT, LONG_OUTPUT = Request(8192, 256), Request(1024, 2048)
 UNIFORM = Window(120, 4, ((LONG_INPUT, 1), (LONG_OUTPUT, 1)))
@@ -49,7 +49,7 @@ def test_rates_agree_with_counting_an_interleaved_minute(mix, turns_per_second, 
     sent = arrivals.interleaved([window])
     assert len(sent) == turn * turns_per_second * seconds
     assert sum(a.request.new for a in sent) == pytest.approx(window.input_rate * seconds)
-    steps = [c.context for a in sent for c in request_tokens.call_chain(a.request)[1:]]
+    steps = [c.context for a in sent for c in call_chain(a.request)[1:]]
     assert len(steps) == pytest.approx(window.step_rate * seconds)
     assert sum(steps) / len(steps) == pytest.approx(window.mean_step_context)
 

@@ -13,7 +13,7 @@ import rooms
 from test_fuzz import IDS, function
 
 from workloads import checks
-from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory, vision
+from workloads.counts import collectives, layout, parameter_counts, passes, request_tokens, training_memory
 from workloads.facts import accelerators, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import parts
@@ -33,6 +33,7 @@ from workloads_book.studies import (
     service_levels,
     speech,
     tokens,
+    vision,
 )
 
 STANDS_FOR = {
@@ -131,9 +132,12 @@ OWN = {  # whole signatures with defaults of their own
         prefix_caching=False,
         planned_ahead=False,
         host_seconds=0,
+        seat=0,
     ),
+    "engine.cache_pool": dict(cards=1, block_size=16, whole_past=False),
     "step_seconds.Overheads": dict(step=0, token=0, rows=1),
     "step_seconds.StepTime": dict(form="sum", expert_bytes=0),
+    "step_seconds.UnevenTime": dict(form="sum", expert_bytes=0),
     "scaling.read_runs": dict(parameters="parameters", loss="loss", tokens="tokens"),
     "models.Model": dict(tied=False, positions=0, mtp=0),
     "layers.Attention": dict(
@@ -305,6 +309,7 @@ WHOLE = {  # {class: the smallest counts it takes, beside what else it wants}
     ),
     layers.Layer: ({"streams": 1}, {"mixer": None, "ffn": layers.Gated(1)}),
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
+    engine.Run: ({}, {"steps": 0, "events": 0, "requests": (), "timeline": ()}),
     engine.Engine: ({"blocks": 1, "block_size": 1, "max_num_batched_tokens": 1, "max_num_seqs": 1, "max_model_len": 1}, {}),
     backpropagation.Weight: ({"parameters": 1}, {"name": "made"}),
     layout.Layout: (dict.fromkeys(("tensor", "pipeline", "data", "expert", "context"), 1), {}),
@@ -341,6 +346,12 @@ REAL = {  # {class: (what may be 0, what must be above 0, shares in (0, 1], what
     scaling.TrainingRun: ([], ["parameters", "tokens", "loss"], [], {"run": "made", "use": "file"}),
     step_seconds.Overheads: (["step", "token"], ["cache_rate"], [], {"rows": 1}),
     step_seconds.StepTime: (
+        ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
+        [],
+        [],
+        {"linear_flops": 1, "machine": machine.Machine(CARD)},
+    ),
+    step_seconds.UnevenTime: (
         ["head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes"],
         [],
         [],

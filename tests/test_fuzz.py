@@ -26,7 +26,7 @@ import rooms
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from workloads.counts import collectives, layout, layout_memory, parameter_counts, passes, request_tokens, training_memory, vision
+from workloads.counts import collectives, layout, layout_memory, parameter_counts, passes, request_tokens, training_memory
 from workloads.facts import accelerators, formats, layers, models
 from workloads.learning import scaling
 from workloads.learning.rl import configuration, parts, phases, sides
@@ -51,6 +51,7 @@ from workloads_book.studies import (
     speech,
     tokens,
     transformer_graph,
+    vision,
 )
 
 # Modules that show or look up and compute nothing from numbers. Their own tests give them bad input.
@@ -259,7 +260,6 @@ KINDS = {  # kind: (valid values, invalid values)
     "any_model": (st.one_of(st.sampled_from(list(models.models().values())), model_shapes(), hybrid), [None, "Qwen3-8B"]),
     "attending": (st.one_of(model_shapes(), attending), [None]),
     "any_graph": (graph, []),
-    "served_model": (model_shapes(experts=False, latent=False), [models.model("Mamba-2-2.7B")]),
     "plain_model": (model_shapes(experts=False, latent=False), [models.model("DeepSeek-V3"), models.model("Mixtral-8x7B")]),
     "tiny_model": (tiny, [None]),
     "recurrent": (recurrent, [None]),
@@ -616,7 +616,9 @@ EXAMPLES = [
     parts.Placement(),
     parts.Method(),
     step_seconds.StepTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
+    step_seconds.UnevenTime(1, 1, 1, 1, 1, 1, machine.Machine(GIGAHERTZ)),
     step_seconds.Overheads(1, 1, 1, 1),
+    engine_module.Run((), 1, 1, ()),
     training_memory.TrainingBytes(2, 4, 4, 4, 4),
     backpropagation.Weight("W", 7),
     backpropagation.Operation("y", ("x",), backpropagation.Weight("W", 7), 770, 55),

@@ -22,7 +22,7 @@ from test_fuzz import ALL, EXAMPLES, IDS, QUICK, call, drawn, function, numbers
 from workloads import checks
 from workloads.counts import flops, memory, request_tokens
 from workloads.facts import accelerators, models
-from workloads.serving import arrivals, engine, latency_metrics, prefix_cache, queues, simulation, step_seconds
+from workloads.serving import arrivals, engine, latency_metrics, queues, simulation, step_seconds
 from workloads.times import machine, roofline
 from workloads_book.studies import (
     attempts,
@@ -31,6 +31,7 @@ from workloads_book.studies import (
     encoder_decoder,
     lifetime,
     mixture_of_experts,
+    prefix_cache,
     samples,
     transformer_graph,
 )

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from workloads.counts.layout import Layout
 from workloads.counts.memory import kv_bytes
 from workloads.counts.passes import Pass, decode, prefill, training_step
-from workloads.counts.request_tokens import Request, call_chain
+from workloads.counts.request_tokens import Request
 from workloads.facts.accelerators import Accelerator, accelerator
 from workloads.facts.formats import Formats
 from workloads.facts.models import Model, model
 from workloads.times.machine import Machine, fits
+from workloads_book.studies.chains import call_chain
 
 SIZES = dict(layers=2, heads=4, kv_heads=2, head_dim=3)
 TINY = Model("tiny", 6, 7, ffn=5, **SIZES)

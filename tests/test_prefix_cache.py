@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from workloads.counts import flops as flops_module
 from workloads.counts import memory
-from workloads.counts.request_tokens import Request, call_chain
+from workloads.counts.request_tokens import Request
 from workloads.facts.models import model
-from workloads.serving.prefix_cache import branch_kv_bytes, edited, growing_task, kv_bytes_read, prefill_flops, split
 from workloads_book.measured_runs import recorded_calls, recorded_rounds
+from workloads_book.studies.chains import call_chain
+from workloads_book.studies.prefix_cache import branch_kv_bytes, edited, growing_task, kv_bytes_read, prefill_flops, split
 
 QWEN = model("Qwen3-8B")
 tokens = st.integers(0, 300)

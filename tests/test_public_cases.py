@@ -8,7 +8,6 @@ from workloads.counts.flops import rule_6n, training
 from workloads.counts.memory import decode_traffic, kv_bytes, kv_bytes_per_token, sequences_that_fit, weight_bytes, weights_read_per_step
 from workloads.counts.parameter_counts import active_weights, parameters
 from workloads.counts.training_memory import logits_bytes, training_state_bytes
-from workloads.counts.vision import encoder, resized, video_tokens
 from workloads.facts.accelerators import accelerator
 from workloads.facts.formats import BYTES, Formats
 from workloads.facts.layers import Attention, Layer
@@ -20,6 +19,7 @@ from workloads_book.studies.graph_memory import activation_bytes, kept_layer_byt
 from workloads_book.studies.speculation import speculative_interval
 from workloads_book.studies.tokens import TokenPrices, energy_dollars_per_million, kilowatt_hours, rewrites_that_pay
 from workloads_book.studies.transformer_graph import transformer
+from workloads_book.studies.vision import encoder, resized, video_tokens
 
 GIB = 2**30
 LLAMA = model("Llama-3.1-8B")

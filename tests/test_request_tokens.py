@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from workloads.counts import request_tokens
 from workloads.counts.request_tokens import Request
+from workloads_book.studies.chains import call_chain
 
 lengths = st.integers(1, 300)
 any_request = st.builds(Request, new=lengths, output=lengths, past=st.integers(0, 300))
@@ -15,7 +16,7 @@ def test_first_token_comes_from_prefill_so_a_request_takes_one_step_less_than_it
 
 
 def test_call_chain_of_figure_3_1():
-    chain = request_tokens.call_chain(Request(new=2048, output=4, past=6144))
+    chain = call_chain(Request(new=2048, output=4, past=6144))
     assert [(c.stage, c.rows, c.context) for c in chain] == [
         ("prefill", 2048, 6144),
         ("decode", 1, 8192),
@@ -26,7 +27,7 @@ def test_call_chain_of_figure_3_1():
 
 def test_one_returned_token_needs_no_decode_step():
     single = Request(new=7, output=1)
-    assert [c.stage for c in request_tokens.call_chain(single)] == ["prefill"]
+    assert [c.stage for c in call_chain(single)] == ["prefill"]
     assert single.end_context == 7
     with pytest.raises(ValueError, match="at least 2"):
         assert single.mean_decode_context
@@ -40,14 +41,14 @@ def test_call_chain_agrees_with_writing_the_cache_token_by_token(request):
         rows = request.new if returned == 0 else 1
         seen.append((rows, cache))
         cache, returned = cache + rows, returned + 1
-    assert seen == [(c.rows, c.context) for c in request_tokens.call_chain(request)]
+    assert seen == [(c.rows, c.context) for c in call_chain(request)]
     assert cache == request.end_context
 
 
 @settings(deadline=None)
 @given(any_request.filter(lambda r: r.output > 1))
 def test_mean_context_is_the_mean_of_the_steps_contexts(request):
-    contexts = [c.context for c in request_tokens.call_chain(request)[1:]]
+    contexts = [c.context for c in call_chain(request)[1:]]
     assert request.mean_decode_context == pytest.approx(sum(contexts) / len(contexts), rel=1e-12)
 
 

@@ -8,8 +8,12 @@ import sympy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workloads.counts import flops, memory, vision
-from workloads.counts.vision import (
+from workloads.counts import flops, memory
+from workloads.facts.models import model
+from workloads.facts.tables import base_value, table
+from workloads_book.studies import vision
+from workloads_book.studies.disaggregation import HandOff, break_even_bandwidth, hand_offs
+from workloads_book.studies.vision import (
     VisionEncoder,
     encoder,
     encoder_flops,
@@ -20,9 +24,6 @@ from workloads.counts.vision import (
     video_tokens,
     visual_tokens,
 )
-from workloads.facts.models import model
-from workloads.facts.tables import base_value, table
-from workloads_book.studies.disaggregation import HandOff, break_even_bandwidth, hand_offs
 
 QWEN, LANGUAGE = encoder(), model("Qwen3-4B")
 TINY = VisionEncoder("tiny", patch=2, merge=2, input_width=3, layers=2, hidden=4, mlp=5, output=3, feature_sets=2)

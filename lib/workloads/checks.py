@@ -22,12 +22,14 @@ from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
+from operator import is_
 from typing import Any, TypeVar, cast
 
 from .numeric import Number, is_array, is_symbolic
 
 MANY = 10**6  # most rounds of a loop: one that counts further would not end
 PLAIN = frozenset({int, float, str, bool, Fraction, type(None)})
+AS_IT_IS = set()  # types of values that `plain` has found to be neither numbers nor of several parts
 Function = TypeVar("Function", bound=Callable)
 RECORDING: ContextVar[Any] = ContextVar("recording", default=None)  # what `explain` records calls of formulas with, while it runs
 
@@ -50,18 +52,22 @@ def plain(value: Any) -> Number:
         (Fraction(1, 2), [1, 2])
     """
     kind = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN or kind in AS_IT_IS:
         return value
     if isinstance(value, (list, tuple)):
         inside = [plain(v) for v in value]
-        if all(map(lambda before, after: before is after, value, inside)):
+        if all(map(is_, value, inside)):
             return value
         return kind._make(inside) if hasattr(kind, "_fields") else kind(inside)
     if isinstance(value, Iterator):
         return plain(list(value))
     if isinstance(value, Decimal) and value.is_finite():
         return Fraction(value)
-    return _widened(value) if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype") else value
+    if kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype"):
+        return _widened(value)
+    if kind is not Decimal:
+        AS_IT_IS.add(kind)
+    return value
 
 
 def _widened(value):

@@ -179,7 +179,7 @@ def line_sum(start: Number, stop: Number, level: Number, slope: Number) -> Numbe
         >>> line_sum(1, 4, 10, 2), line_sum(1, 4, 10, 0.5)
         (60, 45.0)
     """
-    if all(isinstance(v, int) for v in (start, stop, level, slope)):
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(level, int) and isinstance(slope, int):
         return (stop - start + 1) * level + slope * ((stop - start + 1) * (start + stop) // 2)
     return (stop - start + 1) * (level + slope * (start + stop) / 2)
 
@@ -206,10 +206,12 @@ def sum_of_larger(start: Number, stop: Number, a: Sequence[Number], b: Sequence[
     # the difference level + slope t changes its sign once at most, at the crossing; parallel lines divide by 1 instead of 0
     crossing = -level // (slope or 1) if exact else -level / where(slope == 0, 1, slope)
     # last t of the first run, or start - 1 if there is none; the crossing may lie far outside, so it is cut before it is rounded
-    turn = maximum(floor(minimum(maximum(crossing, start - 1), stop)), start - 1)
+    whole = exact and isinstance(start, int) and isinstance(stop, int)  # no library to look for: simulators call this often
+    low, high, down = (min, max, int) if whole else (minimum, maximum, floor)
+    turn = high(down(low(high(crossing, start - 1), stop)), start - 1)
     before, after = line_sum(start, turn, level, slope), line_sum(turn + 1, stop, level, slope)
     # the sum of a run is positive just where a lies above b in it
-    return line_sum(start, stop, *b) + maximum(before, 0) + maximum(after, 0)
+    return line_sum(start, stop, *b) + high(before, 0) + high(after, 0)
 
 
 def bisect(rising: Callable[[float], float], low: float, high: float) -> float:

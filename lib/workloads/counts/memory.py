@@ -182,6 +182,15 @@ def _kept(model, tokens, bytes_per_value, in_flight):
     return sum(size * span.kept(tokens, in_flight) for size, span in _cached(spans(model), bytes_per_value))
 
 
+def _by_span(model, bytes_per_value, cards):
+    """`_cached` of a model, as often as cards that share it store it."""
+    return [(size * _copies(span.heads, cards), span) for size, span in _cached(spans(model), bytes_per_value)]
+
+
+def _copies(heads, cards):
+    return cards if heads == 1 else maximum(1, cards / heads)
+
+
 @formula
 def kv_copies(model: Model, cards: Count, expert_parallel: bool = False, tokens: Tokens | None = None) -> Number:
     """How often cards that share one copy of the weights together store one sequence's cache.
@@ -210,8 +219,7 @@ def kv_copies(model: Model, cards: Count, expert_parallel: bool = False, tokens:
     tokens = None if tokens is None else positive(tokens, "tokens")
     if flag(expert_parallel, "expert_parallel") or not met:
         return 1
-    heads = dict.fromkeys(span.heads for _, span in met)
-    copies = {split: cards if split == 1 else maximum(1, cards / split) for split in heads}
+    copies = {span.heads: _copies(span.heads, cards) for _, span in met}
     if len(copies) == 1:
         return next(iter(copies.values()))
     if tokens is None and not all(span.even for _, span in met):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..checks import MANY, flag, formula, keep, positive, some, whole
+from ..checks import flag, formula, keep, positive, some, whole
 from ..units import Bytes, Count, FlopsPerByte, Tokens
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Request:
     """Token counts of one request: ``new`` P and ``output`` G are at least 1, ``past`` S is at least 0.
 
@@ -57,35 +57,6 @@ class Request:
         if self.decode_steps == 0:
             raise ValueError("output (tokens) must be at least 2 for a request to have decode steps, got 1")
         return self.past + self.new + (self.decode_steps - 1) / 2
-
-
-@dataclass(frozen=True)
-class Call:
-    """One forward pass of one request: its ``stage``, the ``rows`` it processes and the ``context`` present when it
-    starts (tokens).
-    """
-
-    stage: str
-    rows: int
-    context: int
-
-
-@formula
-def call_chain(request: Request) -> list[Call]:
-    """The calls of a request in the order their data dependence forces: one prefill of P rows, then G - 1 decode steps
-    of one row: step j, counted from 0, starts from S + P + j.
-
-    Args:
-        request: a Request.
-
-    Example:
-        >>> call_chain(Request(new=2048, output=3, past=6144))[1:]
-        [Call(stage='decode', rows=1, context=8192), Call(stage='decode', rows=1, context=8193)]
-    """
-    prefill = Call("prefill", request.new, request.past)
-    return [prefill] + [
-        Call("decode", 1, request.past + request.new + j) for j in range(whole(request.decode_steps, "decode steps", most=MANY))
-    ]
 
 
 @formula

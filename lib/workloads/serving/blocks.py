@@ -1,14 +1,16 @@
-"""Blocks of KV as the event-skipping simulator keeps them: counted, or held by what they contain, with what requests wait for."""
+"""What the event-skipping simulator keeps: blocks of KV, counted or held by what they contain; requests to come; what rows meet."""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Sequence
 from heapq import heappop, heappush
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Any
 
 from ..numeric import Number
 from ..units import Count
+from .engine import _Row
 
 
 class _Pool:
@@ -96,27 +98,84 @@ class _CachingPool(_Pool):
 class _Coming:
     """Requests that have not arrived: those with a time, and those that wait for the end of another."""
 
-    def __init__(self, rows: list):
-        self.timed, self.due, self.after, self.count = deque(r for r in rows if r.after is None), [], {}, 0
-        for row in rows:
-            if row.after is not None:
-                self.after.setdefault(row.after, []).append(row)
+    def __init__(self, load: Sequence, engine: Any):
+        self.load, self.engine, self.due, self.after, self.count = load, engine, [], {}, 0
+        self.timed = (place for place, arrival in enumerate(load) if arrival.after is None)
+        self.next = self._made(next(self.timed, None))
+        for place, arrival in enumerate(load):
+            if arrival.after is not None:
+                self.after.setdefault(arrival.after, []).append(place)
+
+    def _made(self, place):
+        return None if place is None else _Row(place, self.load[place], self.engine)
 
     def first(self) -> Any:
         """The next request to arrive; None where no time is known."""
         if not self.due:
-            return self.timed[0] if self.timed else None
-        return self.timed[0] if self.timed and self.timed[0] < self.due[0] else self.due[0]
+            return self.next
+        return self.next if self.next and self.next < self.due[0] else self.due[0]
 
     def pop(self) -> Any:
         """The next request, which arrives."""
         row = self.first()
-        heappop(self.due) if self.due and row is self.due[0] else self.timed.popleft()
+        if row is self.next:
+            self.next = self._made(next(self.timed, None))
+        else:
+            heappop(self.due)
         row.index, self.count = self.count, self.count + 1
         return row
 
     def ended(self, row: Any, now: Number) -> None:
         """What waited for the end of a request arrives its time later."""
-        for follower in self.after.pop(row.place, ()):
+        for place in self.after.pop(row.place, ()):
+            follower = self._made(place)
             follower.arrival += now
             heappush(self.due, follower)
+
+
+class _Met:
+    """What decoding rows meet in the layers of one kind, or hold in blocks of the cache: each an entry more in every so many
+    steps, up to a most; with ``again`` it then begins anew.
+    """
+
+    def __init__(self, every: Count = 1, most: Count = 0, again: bool = False, weight: Count = 1, phases: list | None = None):
+        self.every, self.most, self.again, self.weight = every, most, again, weight
+        self.phases = [0] * every if phases is None else phases  # rows that gain an entry, by the step modulo ``every``
+        self.total, self.growing, self.due = 0, 0, {}  # entries of all rows; rows that grow; how many are full at a step
+
+    def change(self, positions: Number, step: Count, sign: int) -> None:
+        """A row of so many positions comes (1) or goes (-1)."""
+        left = 0
+        if self.most:
+            positions = (positions - 1) % self.most + 1 if self.again else min(positions, self.most * self.every)
+            left = self.most * self.every + self.again - positions
+        self.total += sign * (positions // self.every)
+        if left or not self.most:
+            self.phases[(step - positions) % self.every] += sign * self.weight
+            self.growing += sign * self.weight
+        if left:
+            self._full(step + left, sign)
+
+    def _full(self, step, by):
+        if count := self.due.pop(step, 0) + by:
+            self.due[step] = count
+
+    def levels(self, step: Count) -> tuple[list[Count], Count]:
+        """Entries in each step of a cycle, and how many more after it."""
+        gains = (self.phases[(step + i) % self.every] for i in range(1, self.every))
+        return list(accumulate(gains, initial=self.total)), self.growing
+
+    def advance(self, step: Count, steps: Count) -> None:
+        """So many steps on."""
+        cycles, rest = divmod(steps, self.every)
+        self.total += cycles * self.growing + sum(self.phases[(step + i) % self.every] for i in range(1, rest + 1))
+
+    def turn(self, step: Count) -> None:
+        """Rows that are full at this step."""
+        count = self.due.pop(step, 0)
+        if count and self.again:
+            self.total -= count * self.most
+            self._full(step + self.most, count)
+        elif count:
+            self.phases[step % self.every] -= count * self.weight
+            self.growing -= count * self.weight

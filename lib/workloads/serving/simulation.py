@@ -23,32 +23,36 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
 from ..checks import formula
 from ..numeric import Number
 from ..units import Count
 from .arrivals import Arrival
-from .blocks import _CachingPool, _Coming, _Pool
-from .engine import Engine, Run, _rows, _run
+from .blocks import _CachingPool, _Coming, _Met, _Pool
+from .engine import Engine, Run, _checked, _served, _Timeline
 from .step_seconds import StepTime
 
 
 class _Decoding:
     """The decoding rows, advanced all at once: a row's computed tokens are the common step count plus its own offset."""
 
-    def __init__(self, block_size):
+    def __init__(self, engine, kinds):
         self.rows, self.ends = {}, []  # in list order; heap of finishing steps
         self.step, self.context = 0, 0
-        # a row needs a block whenever its tokens fill whole ones: rows by offset modulo the block size say how many at a step
-        self.size, self.phases = block_size, [0] * block_size
+        # a row needs blocks whenever its tokens fill whole ones: rows by step modulo the block size say how many
+        self.size, self.phases = engine.block_size, [0] * engine.block_size
+        self.groups = [_Met(self.size, -(-kept // self.size), False, blocks, self.phases) for kept, blocks in engine.groups]
+        self.kinds = [_Met(*((kind.span.every, kind.span.sees, kind.span.chunk) if kind.span else (1, 1))) for kind in kinds]
+        self.filling = [met for met in (*self.groups, *self.kinds) if met.most]
 
     def join(self, row: Any) -> None:
         row.offset = row.computed - self.step
         row.finish = self.step + row.end - row.known
         self.rows[row] = None
         self.context += row.computed + 1
-        self.phases[row.offset % self.size] += 1
+        self._change(row, 1)
         heappush(self.ends, (row.finish, row.index, row))
 
     def leave(self, row: Any) -> None:
@@ -56,11 +60,21 @@ class _Decoding:
         row.computed = self.step + row.offset
         row.known = row.computed + 1
         self.context -= row.known
-        self.phases[row.offset % self.size] -= 1
+        self._change(row, -1)
+
+    def _change(self, row, sign):
+        for group in self.groups:
+            group.change(row.computed + self.size - 1, self.step, sign)
+        for kind in self.kinds:
+            kind.change(row.computed + 1, self.step, sign)
 
     def advance(self, steps: Count) -> None:
+        for kind in self.kinds:
+            kind.advance(self.step, steps)
         self.step += steps
         self.context += steps * len(self.rows)
+        for met in self.filling:
+            met.turn(self.step)
 
     def next_end(self) -> tuple[Number | None, Any]:
         """Steps until a row returns its last token, and that row; entries of rows that were preempted since are
@@ -75,6 +89,8 @@ class _Decoding:
 
     def ended(self) -> Any:
         """A row that has returned its last token and now leaves; None if there is none."""
+        if not self.ends or self.ends[0][0] > self.step:
+            return None
         steps, row = self.next_end()
         if steps == 0:
             self.leave(row)
@@ -82,28 +98,35 @@ class _Decoding:
         return None
 
     def need(self) -> Number:
-        """Blocks that the next step takes: one for every row whose tokens fill whole blocks."""
-        return self.phases[-self.step % self.size]
+        """Blocks that the next step takes, for every row whose tokens fill whole ones."""
+        return self.phases[(self.step + 1) % self.size]
 
     def span_need(self, steps: Count) -> Number:
-        """Blocks that the next so many steps take: one a row in every block_size steps."""
+        """Blocks that the next so many steps take: in every block_size steps what a block of all rows needs."""
         cycles, rest = divmod(steps, self.size)
-        return cycles * len(self.rows) + sum(self.phases[-(self.step + j) % self.size] for j in range(rest))
+        return cycles * sum(self.phases) + sum([self.phases[(self.step + j) % self.size] for j in range(1, rest + 1)])
 
     def steps_within(self, free: Number) -> Number:
-        """Most steps for which the free blocks last."""
-        cycles, free = divmod(free, len(self.rows))  # every block_size steps each row takes one block
+        """Most steps for which the free blocks last, and all that rows meet grows evenly."""
+        most = min([min(met.due) for met in self.filling if met.due], default=inf) - self.step
+        if not (each := sum(self.phases)):
+            return most
+        cycles, free = divmod(free, each)  # every block_size steps each row takes a block of each group that still grows
         steps = cycles * self.size
-        # fewer free blocks than rows are left: step by step, until a step wants more than there are
-        while (free := free - self.phases[-(self.step + steps) % self.size]) >= 0:
+        # fewer free blocks than that are left: step by step, until a step wants more than there are
+        while steps < most and (free := free - self.phases[(self.step + steps + 1) % self.size]) >= 0:
             steps += 1
-        return steps
+        return min(steps, most)
 
 
 def _chunk_step(step_time, decoding, chunks):
     """Ticks of a step that computes the (row, tokens) chunks beside the decoding rows."""
     tokens = logits = len(decoding.rows)
     pairs = context = 0
+    met = step_time.kinds and [
+        (sum(kind.seen(new, row.computed) for row, new in chunks), sum(kind.moved(new, row.computed) for row, new in chunks), rows.total)
+        for kind, rows in zip(step_time.kinds, decoding.kinds)
+    ]
     for row, new in chunks:
         # a new token attends to all computed before the chunk, and within it to itself and those before it
         pairs += new * row.computed + new * (new + 1) // 2
@@ -111,7 +134,7 @@ def _chunk_step(step_time, decoding, chunks):
         tokens += new
         row.computed += new
         logits += row.computed == row.known
-    return step_time.step(tokens, logits, pairs, context, decoding.context)
+    return step_time.step(tokens, logits, pairs, context, decoding.context, met)
 
 
 def _span(step_time, decoding, free, gap, ahead):
@@ -119,7 +142,8 @@ def _span(step_time, decoding, free, gap, ahead):
     which blocks are missing, or the first step boundary at or beyond ``gap`` ticks (None: no arrival can enter), one more
     where steps are planned ahead.
     """
-    steps, ticks = min(decoding.next_end()[0], decoding.steps_within(free)), step_time.spans(len(decoding.rows), decoding.context)
+    steps = min(decoding.next_end()[0], decoding.steps_within(free))
+    ticks = step_time.spans(len(decoding.rows), decoding.context, [kind.levels(decoding.step) for kind in decoding.kinds])
     if gap is not None:  # seconds of n steps grow with n, so the first boundary at or beyond the gap is found by halving
         steps = min(steps, 1 + bisect_left(range(1, steps), gap, key=ticks) + (ahead and gap > 0))
     return steps, ticks
@@ -159,7 +183,7 @@ def _admitted(waiting, engine, seats, budget, pool):
 def _planned(decoding, partial, waiting, engine, pool):
     """(1) and (2) of a step that begins: chunks to compute, rows preempted (back in the queue), blocks that decoding took."""
     chunks = []
-    victims, partial = _thrown_out(decoding, partial, pool)
+    victims, partial = _thrown_out(decoding, partial, pool) if decoding.need() > pool.free else ([], partial)
     taken, budget = decoding.need(), engine.max_num_batched_tokens - len(decoding.rows)
     pool.take(taken)
     if partial:
@@ -228,11 +252,17 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
         >>> run.steps, run.requests[0].first, run.requests[0].last
         (4, 101.0, 103.0)
     """
-    load, rows = _rows(load, engine)
-    coming, waiting, decoding, partial, timeline = _Coming(rows), deque(), _Decoding(engine.block_size), None, []
-    pool = (_CachingPool if engine.prefix_caching else _Pool)(engine)
-    now = seen = events = 0
-    while coming.first() or waiting or decoding.rows or partial:
+    load = _checked(load, engine, step_time)
+    coming, waiting, decoding, partial, timeline = (
+        _Coming(load, engine),
+        deque(),
+        _Decoding(engine, step_time.kinds),
+        None,
+        _Timeline(engine),
+    )
+    pool, served = (_CachingPool if engine.prefix_caching else _Pool)(engine), [None] * len(load)
+    now = seen = 0
+    while waiting or decoding.rows or partial or coming.first():
         horizon = seen if engine.planned_ahead and (decoding.rows or partial) else now
         while (row := coming.first()) is not None and row.arrival <= horizon:
             waiting.append(coming.pop())
@@ -253,9 +283,9 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
             pool.take(decoding.span_need(steps) - taken)
             seen, now = now + ticks(steps - 1) if engine.planned_ahead else now, now + ticks(steps)
         decoding.advance(steps)
-        events += 1
-        timeline.append((now, engine.blocks - pool.free, len(decoding.rows) + len(chunks)))
+        timeline.add(now, engine.blocks - pool.free, len(decoding.rows) + len(chunks))
         partial, ended = _returned(decoding, chunks, now, pool)
         for row in ended:
+            served[row.place] = _served(row, load[row.place], engine)
             coming.ended(row, now)
-    return _run(load, rows, decoding.step, events, timeline, engine)
+    return Run(tuple(served), decoding.step, len(timeline), timeline)

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from math import lcm
+from operator import mul
+from typing import NamedTuple
 
 from ..checks import formula, fraction, keep, nonnegative, one_of, positive, some, whole
 from ..counts import memory
-from ..counts.flops import attention_flops_per_pair, forward
-from ..counts.layout import Layout
-from ..counts.memory import kv_bytes_per_token, weights_read_per_step
-from ..counts.parameter_counts import absorbs, expert_share, parameters
+from ..counts.flops import forward
+from ..counts.memory import state_bytes, weights_read_per_step
+from ..counts.parameter_counts import absorbs, expert_share, matrices, parameters, spans
 from ..counts.passes import Pass
+from ..counts.spans import Span
 from ..facts.formats import BF16, Formats
 from ..facts.models import Model
 from ..numeric import Number, sum_of_larger
@@ -52,6 +56,48 @@ class Overheads:
         keep(self, whole, "tokens", "rows", least=1)
 
 
+class Kind(NamedTuple):
+    """Layers whose cost is no line in the context: a window, a block, an indexer's choice, entries of several positions; or
+    a state.
+
+    Attributes:
+        span: what a query meets; None: a state, which each token passes.
+        pair_flops: of a prompt chunk, per (query, key) pair; of a state per token.
+        entry_bytes: per cached entry that a chunk reads or writes; of a state each time that it is read or written.
+        decode_flops: of a decoding row, per entry that it meets; of a state per token.
+        decode_bytes: likewise; of a state to read and to write it.
+
+    Example:
+        >>> window = Kind(Span((64, 64), {"key": 64}, sees=3, keeps=3), 256, 128, 256, 128)
+        >>> window.seen(4, 10), window.moved(4, 10)
+        (12, 6)
+    """
+
+    span: Span | None
+    pair_flops: FlopCount
+    entry_bytes: Bytes
+    decode_flops: FlopCount
+    decode_bytes: Bytes
+
+    def seen(self, new: Tokens, past: Tokens) -> Count:
+        """Pairs of a chunk of a prompt.
+
+        Args:
+            new: tokens of the chunk.
+            past: tokens before it.
+        """
+        return self.span.seen(new, past) if self.span else new
+
+    def moved(self, new: Tokens, past: Tokens) -> Count:
+        """Entries that a chunk reads or writes.
+
+        Args:
+            new: tokens of the chunk.
+            past: tokens before it.
+        """
+        return self.span.kept(past + new, new) if self.span else 1 + (past > 0)
+
+
 @dataclass(frozen=True)
 class StepTime:
     """Roofline time of one engine step, from counts of the model and rates of the machine.
@@ -69,7 +115,7 @@ class StepTime:
         machine: a Machine.
         form: "max": one roofline over the whole step, max(all FLOPs / peak, all bytes / bandwidth). "sum": four
             operators one after the other (the layers' matrices, the head, attention of the prompt chunks, attention of
-            the decoding rows), each the larger of its two times.
+            the decoding rows; the last two for each `Kind` by itself), each the larger of its two times.
         decode_pair_flops: per pair of a decoding row, where it differs from pair_flops (MLA); None: as pair_flops.
         expert_bytes: routed experts, beside layer_bytes, read once a step if every one is picked.
         chances: of each routed expert of a layer to be picked by a token, of its own choice: expert i is read with 1 -
@@ -90,6 +136,8 @@ class StepTime:
     chances: Sequence[Share] = ()
     beside: Overheads = Overheads()
 
+    kinds = ()  # of UnevenTime alone
+
     def __post_init__(self):
         for name in ("linear_flops", "head_flops", "pair_flops", "layer_bytes", "head_bytes", "kv_bytes", "expert_bytes"):
             keep(self, nonnegative, "FLOP" if name.endswith("flops") else "B", name)
@@ -97,7 +145,7 @@ class StepTime:
         chances = tuple(fraction(chance, "chances", zero=True) for chance in self.chances)
         object.__setattr__(self, "chances", tuple(some(chances, "chances of experts that have bytes")) if self.expert_bytes else chances)
         one_of(self.form, "form", ("sum", "max"))
-        positive(self.span(1, 1, 1), "time of a step", "ticks")
+        positive(self.step(1, 1, 0, 0, 1), "time of a step", "ticks")
 
     @cached_property
     def _ticks(self):
@@ -109,6 +157,18 @@ class StepTime:
         decode = ticks[2] if self.decode_pair_flops is None else round(TICKS * self.machine.seconds(Pass(self.decode_pair_flops, 0)))
         return (*ticks, decode, round(TICKS * self.beside.step), round(TICKS * self.beside.token))
 
+    @cached_property
+    def _kind_ticks(self):
+        """Of each kind: a pair and an entry of a chunk, FLOPs and bytes of a decoding row's entry."""
+        rate, found = self.beside.cache_rate, []
+        for kind in self.kinds:
+            passes = Pass(kind.pair_flops, 0), Pass(0, kind.entry_bytes), Pass(kind.decode_flops, 0), Pass(0, kind.decode_bytes)
+            ticks = [round(TICKS * self.machine.seconds(cost)) for cost in passes]
+            if rate is not None and kind.span:
+                ticks[1::2] = max(ticks[1], round(TICKS * kind.entry_bytes / rate)), max(ticks[3], round(TICKS * kind.decode_bytes / rate))
+            found.append(ticks)
+        return found
+
     def _experts(self, tokens):
         """Ticks of the routed experts that so many tokens pick, on average (of a model that has some)."""
         computed, known = -(-tokens // self.beside.rows) * self.beside.rows, self.__dict__.setdefault("_known", {})
@@ -117,7 +177,9 @@ class StepTime:
             known[computed] = round(TICKS * self.machine.seconds(Pass(0, self.expert_bytes * picked)))
         return known[computed]
 
-    def step(self, tokens: Tokens, logits: Number, pairs: Number, context: Tokens, decode_context: Tokens) -> Number:
+    def step(
+        self, tokens: Tokens, logits: Number, pairs: Number, context: Tokens, decode_context: Tokens, met: Sequence[Sequence[Count]] = ()
+    ) -> Number:
         """Ticks of one step: ``tokens`` through the layers, ``logits`` rows through the head; the prompt chunks with
         their (query, key) ``pairs`` and ``context`` (tokens whose KV they read or write); the decoding rows with
         their summed context.
@@ -128,41 +190,57 @@ class StepTime:
             pairs: (query, key) pairs of the prompt chunks.
             context: tokens whose KV is read or written.
             decode_context: summed context of the decoding rows (tokens).
+            met: for each of ``kinds``, what chunks meet (pairs), what they read or write (entries), what the decoding rows
+                meet (entries).
         """
         linear, head, pair, layers, head_weights, kv, decode, step, token = self._ticks
         layers, beside = layers + self._experts(tokens) if self.expert_bytes else layers, step + token * tokens
         if self.form == "max":
             compute = linear * tokens + head * logits + pair * pairs + decode * decode_context
-            return beside + max(compute, layers + head_weights + kv * (context + decode_context))
+            moved = layers + head_weights + kv * (context + decode_context)
+            for (of_pair, of_entry, flops, size), (seen, entries, decoding) in zip(self._kind_ticks, met) if met else ():
+                compute, moved = compute + of_pair * seen + flops * decoding, moved + of_entry * entries + size * decoding
+            return beside + max(compute, moved)
         attention = max(pair * pairs, kv * context) + max(decode, kv) * decode_context
+        for (of_pair, of_entry, flops, size), (seen, entries, decoding) in zip(self._kind_ticks, met) if met else ():
+            attention += max(of_pair * seen, of_entry * entries) + max(flops, size) * decoding
         return beside + max(linear * tokens, layers) + max(head * logits, head_weights) + attention
 
-    def span(self, rows: Count, context: Tokens, steps: Count) -> Number:
-        """Ticks of several decode steps in a row: ``rows`` with summed ``context`` in the first, each one token longer
-        step by step.
+    def spans(self, rows: Count, context: Tokens, met: Sequence[tuple[Sequence[Count], Count]] = ()) -> Callable[[Count], Number]:
+        """Ticks of several decode steps in a row, as a function of their number: ``rows`` with summed ``context`` in the
+        first, each one token longer step by step.
 
         Args:
             rows: decoding rows.
             context: tokens whose KV is read or written.
-            steps: in a row.
-        """
-        return self.spans(rows, context)(steps)
-
-    def spans(self, rows: Count, context: Tokens) -> Callable[[Count], Number]:
-        """`span` as a function of the steps alone, for a search among them.
-
-        Args:
-            rows: decoding rows.
-            context: tokens whose KV is read or written.
+            met: for each of ``kinds`` the entries that the rows meet in the first steps, as many as it has positions in an
+                entry, and how many more after each such cycle.
         """
         linear, head, _, layers, head_weights, kv, decode, step, token = self._ticks
         layers, beside = layers + self._experts(rows) if self.expert_bytes else layers, step + token * rows
         if self.form == "max":
-            compute, memory = (linear + head) * rows + decode * context, layers + head_weights + kv * context
-            return lambda steps: steps * beside + sum_of_larger(0, steps - 1, (compute, decode * rows), (memory, kv * rows))
-        each = max(decode, kv)
-        once, more = beside + max(linear * rows, layers) + max(head * rows, head_weights) + each * context, each * rows
+            compute, moved, parts = (linear + head) * rows, layers + head_weights, (decode, kv)
+        else:  # operators one after the other: each counts with the larger of its times, whatever the others do
+            compute, moved, parts = max(linear * rows, layers) + max(head * rows, head_weights), 0, (max(decode, kv), 0)
+        if met:
+            return self._uneven(beside, (compute, moved), [(*parts, (context,), rows)], met)
+        first = compute + parts[0] * context, moved + parts[1] * context
+        if (first[0] - first[1]) * (parts[0] - parts[1]) < 0:  # what is less at first grows faster, and may overtake
+            return lambda steps: steps * beside + sum_of_larger(0, steps - 1, *((at, part * rows) for at, part in zip(first, parts)))
+        once, more = beside + max(first), max(parts) * rows
         return lambda steps: steps * once + steps * (steps - 1) // 2 * more  # rows gain a token each, step by step
+
+    def _uneven(self, beside, fixed, lines, met):
+        """`spans` where rows gain entries in cycles: the steps at one place of the cycle are straight lines."""
+        weigh = (lambda flops, size: (flops, size)) if self.form == "max" else (lambda flops, size: (max(flops, size), 0))
+        lines = lines + [(*weigh(*ticks[2:]), *levels) for ticks, levels in zip(self._kind_ticks, met)]
+        cycle = lcm(*(len(first) for *_, first, _ in lines))
+        each = [[first[j % len(first)] + j // len(first) * gain for j in range(cycle + 1)] for *_, first, gain in lines]
+        compute, moved = ([fixed[i] + sum(map(mul, [line[i] for line in lines], step)) for step in zip(*each)] for i in (0, 1))
+        done = list(accumulate(map(max, compute, moved), initial=0))
+        slopes = compute[-1] - compute[0], moved[-1] - moved[0]
+        larger = lambda steps, j: sum_of_larger(0, (steps - 1 - j) // cycle, (compute[j], slopes[0]), (moved[j], slopes[1]))
+        return lambda steps: steps * beside + (done[steps] if steps <= cycle else sum(larger(steps, j) for j in range(cycle)))
 
     def seconds(self, *counts: Number) -> Seconds:
         """Time of one step (s); counts as for `step`.
@@ -171,6 +249,21 @@ class StepTime:
             *counts: as for `step`.
         """
         return self.step(*counts) / TICKS
+
+
+@dataclass(frozen=True)
+class UnevenTime(StepTime):
+    """`StepTime` of a model with windows, blocks, indexers, compressed entries or states.
+
+    Attributes:
+        kinds: a `Kind` for all layers that are alike, beside those that meet and keep every position.
+    """
+
+    kinds: Sequence[Kind] = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "kinds", tuple(self.kinds))
+        super().__post_init__()
 
 
 @formula
@@ -196,11 +289,8 @@ def step_time(
 
     Assumptions:
         The embedding rows that a step looks up are left out (below 1e-4 of the bytes). MLA meets keys and values expanded
-        from the latent in prompt chunks (the expansion of a past is left out), the latent itself in decode steps.
-
-    Raises:
-        ValueError: for a state of constant size, and for windows, blocks and indexers: their cost is no line in the
-            context.
+        from the latent in prompt chunks (the expansion of a past is left out), the latent itself in decode steps. A query
+        reads its window alone, whatever the cache keeps; a state is read and written once a decode step and once a chunk.
 
     Example:
         >>> from workloads.facts.accelerators import accelerator
@@ -212,23 +302,26 @@ def step_time(
         >>> round(1000 * mixture.seconds(1, 1, 0, 0, 1000), 2), round(1000 * mixture.seconds(64, 64, 0, 0, 64000), 2)
         (1.85, 19.64)
     """
-    if memory.state_bytes(model):
-        raise ValueError(f"model must have attention in all layers, got {model.name}")
     widths, token = formats.weight_bytes, forward(model, 1)
     head_bytes = memory._width(widths, "head", "weights") * model.hidden * model.vocab
     read, left = weights_read_per_step(model, widths), 1 - expert_share(model)
     experts = (weights_read_per_step(model, widths, 10**9) - read) / left if parameters(model).experts and left else 0  # 10**9 pick all
-    return StepTime(
-        token.projections + token.ffn,
-        token.head,
-        attention_flops_per_pair(model),
-        read - head_bytes - experts * (1 - left) if experts else read - head_bytes,
-        head_bytes,
-        Layout(tensor=machine.count).kv_copies(model) * kv_bytes_per_token(model, formats.cache_bytes),
-        machine,
-        form,
-        attention_flops_per_pair(model, absorbed=True) if absorbs(model) else None,
-        experts,
-        (some(chances, "chances") if chances else (1 - left,)) if experts else (),
-        beside,
-    )
+    even, kinds, on_state = _kinds(model, formats, machine.count)
+    layers = read - head_bytes - experts * (1 - left) if experts else read - head_bytes
+    counts = token.projections + token.ffn - on_state, token.head, even.pair_flops, layers, head_bytes, even.entry_bytes, machine, form
+    routed = (experts, (some(chances, "chances") if chances else (1 - left,)) if experts else ())
+    counts += even.decode_flops if absorbs(model) else None, *routed, beside
+    return UnevenTime(*counts, kinds) if kinds else StepTime(*counts)
+
+
+def _kinds(model, formats, cards):
+    """Layers that meet and keep every position, the other kinds, and FLOPs of a token on states."""
+    met = dict.fromkeys([(0, 0, 1, False)], Kind(Span((0, 0), {}), 0, 0, 0, 0))
+    for (count, span), (size, _) in zip(spans(model), memory._by_span(model, formats.cache_bytes, cards)):
+        reach, flops = (span.sees, span.keeps, span.every, span.chunk), 2 * count * sum(span.absorbed or span.pair)
+        before = met.get(reach, Kind(span, 0, 0, 0, 0))
+        more = 2 * count * sum(span.pair), size, flops, size
+        met[reach] = Kind(before.span, *map(sum, zip(before[1:], more)))
+    even, *kinds = met.values()
+    state, work = state_bytes(model), 2 * sum(w.active for w in matrices(model) if not w.copies and w.part == "attention")
+    return even, (*kinds, Kind(None, work, state, work, 2 * state)) if state else tuple(kinds), work

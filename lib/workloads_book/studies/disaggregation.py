@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from workloads.checks import formula, nonnegative, positive, whole
 from workloads.counts import flops, memory
-from workloads.counts.vision import VisionEncoder, encoder_flops, feature_bytes, patches, visual_tokens
 from workloads.facts.models import Model
 from workloads.numeric import Number, total
 from workloads.times import roofline
 from workloads.units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds, Tokens
+
+from .vision import VisionEncoder, encoder_flops, feature_bytes, patches, visual_tokens
 
 
 class HandOff(NamedTuple):
@@ -67,7 +68,7 @@ def hand_offs(
         FLOPs.
 
     Example:
-        >>> from workloads.counts.vision import encoder
+        >>> from workloads_book.studies.vision import encoder
         >>> from workloads.facts.models import model
         >>> [(h.what, h.bytes) for h in hand_offs(encoder(), model("Qwen3-4B"), [(640, 640)], 800_000, 400)]
         [('image', 800000), ('features', 8192000), ('KV', 117964800)]

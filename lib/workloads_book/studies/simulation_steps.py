@@ -12,8 +12,8 @@ from typing import Any
 
 from workloads.checks import formula
 from workloads.serving.arrivals import Arrival
-from workloads.serving.engine import Engine, Run, _rows, _run
-from workloads.serving.step_seconds import StepTime
+from workloads.serving.engine import Engine, Run, _checked, _Row, _served
+from workloads.serving.step_seconds import TICKS, Kind, StepTime
 from workloads.units import Count, Tokens
 
 
@@ -48,7 +48,8 @@ def serve_stepwise(load: Sequence[Arrival], engine: Engine, step_time: StepTime)
 
 def _walk(load, engine, step_time, look: Callable = lambda **_: None):
     """The run; before the tokens of a step come out, ``look`` sees who is where, as the engine itself has it."""
-    load, rows = _rows(load, engine)
+    load = _checked(load, engine, step_time)
+    rows = [_Row(place, arrival, engine) for place, arrival in enumerate(load)]
     coming, waiting, running, timeline = [r for r in rows if r.after is None], deque(), [], []
     later, cache, now, seen, steps = [r for r in rows if r.after is not None], _Blocks(engine), 0, 0, 0
     while coming or waiting or running:
@@ -89,6 +90,7 @@ def _walk(load, engine, step_time, look: Callable = lambda **_: None):
             planned.append((row, new))
             row.scheduled = now if row.scheduled is None else row.scheduled
         tokens = logits = pairs = context = decode_context = 0
+        met = [_counted(kind, planned) for kind in step_time.kinds]
         for row, new in planned:
             # of a decoding row the context counts as both, pairs and cache read; a chunk reads its cache once for many pairs
             if row.computed >= row.target:
@@ -99,7 +101,7 @@ def _walk(load, engine, step_time, look: Callable = lambda **_: None):
             tokens += new
             row.computed += new
             logits += row.computed == row.known
-        seen, now, steps = now, now + step_time.step(tokens, logits, pairs, context, decode_context), steps + 1
+        seen, now, steps = now, now + step_time.step(tokens, logits, pairs, context, decode_context, met), steps + 1
         timeline.append((now, engine.blocks - len(cache.free), len(running)))
         look(times=(seen, now), planned=planned, victims=victims, entered=running[stayed:], running=running, waiting=waiting)
         for row, _ in planned:  # (3) tokens come out
@@ -110,18 +112,46 @@ def _walk(load, engine, step_time, look: Callable = lambda **_: None):
                 for follower in (r for r in later if r.after == row.place):
                     follower.arrival += now
                     insort(coming, follower)
-    return _run(load, rows, steps, steps, timeline, engine)
+    served = tuple(_served(row, arrival, engine) for row, arrival in zip(rows, load))
+    return Run(served, steps, steps, tuple((now / TICKS, used, running) for now, used, running in timeline))
+
+
+def _counted(kind: Kind, planned: list) -> list:
+    """Of one kind of layers: pairs and entries of the prompt chunks, entries that decoding rows meet."""
+    span, pairs, entries, decoding = kind.span, 0, 0, 0
+    for row, new in planned:
+        met = [_meets(span, position) for position in range(row.computed + 1, row.computed + new + 1)]
+        if row.computed >= row.target:
+            decoding += sum(met)
+        elif span is None:  # a state: read where a past has made it, written
+            pairs, entries = pairs + new, entries + 1 + (row.computed > 0)
+        else:
+            past = row.computed if not span.keeps else min(row.computed, span.keeps - 1)
+            pairs, entries = pairs + sum(met), entries + (past + new) // span.every
+    return [pairs, entries, decoding]
+
+
+def _meets(span: Any, position: Count) -> Count:
+    """Entries that the query at a position meets."""
+    if span is None:
+        return 1
+    if span.chunk:
+        return (position - 1) % span.sees + 1
+    return min(position // span.every, span.sees) if span.sees else position // span.every
 
 
 class _Blocks:
     """Every block by its number: the free ones in the order of their last use, what each contains, how many use it."""
 
     def __init__(self, engine):
-        self.size, self.caching = engine.block_size, engine.prefix_caching
+        self.size, self.engine = engine.block_size, engine
         self.free, self.content, self.users = dict.fromkeys(range(engine.blocks)), {}, [0] * engine.blocks
 
     def missing(self, row: Any, tokens: Tokens) -> Count:
-        return max(0, -(-tokens // self.size) - len(row.blocks))
+        held = self.engine.seat  # each group of layers has a block of its own for the tokens that it keeps
+        for kept, blocks in self.engine.groups:
+            held += blocks * len(range(0, min(tokens, kept or tokens), self.size))
+        return max(0, held - len(row.blocks))
 
     def beginning(self, row: Any) -> list:
         found, where = [], {name: block for block, name in self.content.items()}

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from ..checks import between, flag, formula, keep, multiple, nonnegative, one_of, positive, whole
-from ..facts.tables import item_values
-from ..numeric import ceil, floor, maximum, minimum, quotient
-from ..units import Bytes, Count, FlopCount, PerSecond, Tokens
+from workloads.checks import between, flag, formula, keep, multiple, nonnegative, one_of, positive, whole
+from workloads.facts.tables import item_values
+from workloads.numeric import ceil, floor, maximum, minimum, quotient
+from workloads.units import Bytes, Count, FlopCount, PerSecond, Tokens
 
 
 @dataclass(frozen=True)

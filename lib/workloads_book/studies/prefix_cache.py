@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import checks
-from ..counts import flops, memory
-from ..counts.request_tokens import Request
-from ..facts.models import Model
-from ..numeric import Number, minimum, total
-from ..units import Bytes, BytesPerToken, Count, FlopCount, Tokens
+from workloads import checks
+from workloads.counts import flops, memory
+from workloads.counts.request_tokens import Request
+from workloads.facts.models import Model
+from workloads.numeric import Number, minimum, total
+from workloads.units import Bytes, BytesPerToken, Count, FlopCount, Tokens
 
 
 @checks.formula
