@@ -1,5 +1,6 @@
 """Exercises with numbers of their own: text, tests and expected values agree, and one variant's answers are not another's."""
 
+import ast
 import contextlib
 import copy
 import io
@@ -8,9 +9,10 @@ import math
 import random
 import re
 import sys
+from functools import cache
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, SWEEP
 
 sys.path.insert(0, str(ROOT / "book/_site"))
 import assignment
@@ -22,7 +24,7 @@ from workloads_book import answers
 
 PATHS = {e: p for e, p in assignment.exercises().items() if p.with_name("variants.toml").exists()}
 every = pytest.mark.parametrize("exercise", PATHS)
-SEEDS = range(3)
+SEEDS = range(20 if SWEEP else 2)
 WANTED = {f"3-{n:02}" for n in range(1, 11)} | {f"f-0{n}" for n in range(1, 8)} | {"c-01", "m-01"}
 
 
@@ -68,6 +70,34 @@ def values(exercise, names):
     return {k: v for q in quantities for k, v in answers.flat(q, names[q]).items()}
 
 
+@cache
+def in_the_book(exercise):
+    """{name: value} of what the printed exercise asks for."""
+    return values(exercise, ran(assignment.read(PATHS[exercise]), tests=False))
+
+
+OWN_NUMBERS = {"3-08-sympy-test", "f-06-saving-test"}  # exponents to try the symbols with; heads that stand in the text alone
+
+
+@every
+def test_hidden_tests_hold_no_printed_number(exercise):
+    """Neither a given number that varies nor a value that is asked for stands in them, but for rows of the ledger, by their names."""
+    known = {v for v in variants.printed(variants.declared(PATHS[exercise])).values() if not isinstance(v, str)}
+    known |= {v for v in in_the_book(exercise).values() if not isinstance(v, str)}
+    for name, cell in graded_code(assignment.read(PATHS[exercise])).items():
+        hidden = ast.parse(assignment.source(cell).partition("### BEGIN HIDDEN TESTS")[2])
+        found = {n.value for n in ast.walk(hidden) if isinstance(n, ast.Constant) and isinstance(n.value, (int, float))}
+        found = {n for n in found if len(f"{n:.12g}".replace(".", "").strip("0")) >= 2}  # 2, 30 or 1e9 stand for other things
+        near = {n for n in found for v in known if math.isclose(n, v, rel_tol=1e-4)}
+        assert not near or name in OWN_NUMBERS, (name, near)
+
+
+def graded_code(nb):
+    """{name: cell} of the cells that test code."""
+    found = (c for c in nb["cells"] if c["cell_type"] == "code" and assignment.role(c, "grade") and not assignment.role(c, "solution"))
+    return {c["metadata"]["nbgrader"]["grade_id"]: c for c in found}
+
+
 def test_the_exercises_of_the_source_documents_and_those_beside_them_vary():
     assert set(PATHS) >= WANTED
 
@@ -89,7 +119,7 @@ def test_the_printed_numbers_give_the_printed_exercise(exercise):
 @every
 def test_a_variant_runs_passes_its_own_tests_and_gives_other_values(exercise, made):
     """Hidden tests compute what they expect from the given numbers and compare with the digests; values are finite and its own."""
-    printed, seen = values(exercise, ran(assignment.read(PATHS[exercise]), tests=False)), []
+    printed, seen = in_the_book(exercise), []
     for nb in made(exercise):
         own = values(exercise, ran(nb))
         assert own.keys() == printed.keys() and all(isinstance(v, str) or math.isfinite(v) for v in own.values())
