@@ -159,13 +159,13 @@ _build/.install: _config.yml $(SITE)/notebooks.py $(VENV)/.ok
 
 # Exercises to assign. The course folder is nbgrader's; students' code runs in the book's environment, under limits (SECONDS=, MEMORY= in bytes;
 # ISOLATION=limits: without bubblewrap).
-export SUBMISSIONS
+export SUBMISSIONS VARIANT
 COURSE     ?= _grading
 ASSIGNMENT ?= assignment
 COURSE_OF   = --course '$(COURSE)' --name '$(ASSIGNMENT)'
 
 assignment: $(if $(VARIANT),$(VENV)/.ok)
-	@$(if $(VARIANT),PYTHONPATH=lib $(BIN)/python,$(PYTHON)) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF) $(if $(VARIANT),--variant '$(VARIANT)') \
+	@$(if $(VARIANT),PYTHONPATH=lib $(BIN)/python,$(PYTHON)) $(SITE)/assignment.py $(EXERCISES) $(COURSE_OF) $(if $(VARIANT),--variant "$$VARIANT") \
 	  $(if $(filter no,$(HINTS)),--no-hints)
 
 grade: $(VENV)/.ok $(GRADING)/.ok

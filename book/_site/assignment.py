@@ -197,11 +197,12 @@ def assign_variants(names, course, name, variant, hints=True):
 
     Without hints `answer` says nothing but the unit.
     """
+    import platforms
     import variants
 
     roster = Path(variant).expanduser()
-    people = [line.partition(",")[0].strip() for line in roster.read_text(encoding="utf-8-sig").splitlines()] if roster.is_file() else []
-    people = list(dict.fromkeys(filter(None, people)))
+    lines = platforms.rows(roster)[0] if roster.is_file() else []
+    people = list(dict.fromkeys(line[0].strip() for line in lines if line and line[0].strip()))
     if odd := [p for p in people if "/" in p or p.startswith(".")]:
         raise ValueError(f"{roster.name}: {odd[0]!r} can't name a folder")
     variants.make(names, course, name, people, variant)
