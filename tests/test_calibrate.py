@@ -15,7 +15,7 @@ from workloads.counts.request_tokens import Request
 from workloads.serving.arrivals import Arrival, Call
 from workloads.serving.simulation import serve
 from workloads.serving.traces import trace_lines
-from workloads_book.calibrate import Steps, _main, beyond, fitted, interval, lines, ranges, served, told
+from workloads_book.calibrate import Steps, _main, beyond, fitted, interval, ranges, report, served, told
 from workloads_book.traces_of_others import Logged, load_of, logged
 
 LOGS = Path(__file__).parents[2] / "shared/data/serving_logs"
@@ -270,11 +270,19 @@ def test_the_command_predicts_the_rest_of_a_log_and_says_which_constants_it_did_
     log = written(tmp_path / "log.jsonl", rows)
     assert _main([log, *machine, "--until", str(late), "--given", "mfu=0.55"]) == 0
     out = capsys.readouterr().out
-    assert [line.split("\t")[0] for line in out.splitlines() if line.endswith("\tnot fitted\t")] == ["mfu", "layer"]
+    assert [line.split("\t")[0] for line in out.splitlines() if line.endswith("\tnot fitted")] == ["mfu", "layer"]
     rest = out[out.index("the rest (s)\tmeasured\tpredicted") :]
-    for line in rest.splitlines()[1:]:
+    for line in rest.splitlines()[1:6]:
         _, measured, predicted_ = line.split("\t")
         assert float(predicted_) == pytest.approx(float(measured), rel=0.1)
+    assert _main([log, *machine, "--until", str(late), "--given", "mfu=0.55", "--format", "json"]) == 0
+    told_ = json.loads(capsys.readouterr().out)
+    assert set(told_["constant"]["link"]) == {"value", "low", "high"} and told_["constant"]["mfu"] == {
+        "value": 0.55,
+        "low": None,
+        "high": None,
+    }
+    assert set(told_["the rest (s)"]["makespan"]) == {"measured", "predicted"}
     assert _main([log, *machine, "--given", "mfu"]) == 2
     assert "given must be NAME=NUMBER, of mfu, reads, layer, link, got 'mfu'" in capsys.readouterr().err
 
@@ -282,7 +290,7 @@ def test_the_command_predicts_the_rest_of_a_log_and_says_which_constants_it_did_
 def test_a_constant_that_the_log_hardly_tells_gets_a_warning(tmp_path, capsys):
     at = served(*OVER_HOST, given={"mfu": 0.55, "link": 12e9})
     rows = noted(at, LINKED, 2.0, count=60)
-    assert any(line.startswith("warning: the log hardly tells ") for line in lines(rows, at))
+    assert any(line.startswith("warning: the log hardly tells ") for line in report(rows, at)["warnings"])
 
 
 @pytest.mark.skipif(not LOGS.is_dir(), reason="the measured tables of ../shared/data/serving_logs are not here")
@@ -290,6 +298,6 @@ def test_a_measured_log_is_replayed_within_5_percent():
     text = (LOGS / "requests.tsv").read_text(encoding="utf-8").splitlines()
     kept = [text[0]] + [line for line in text[1:] if "Llama-3.1-8B" in line]
     rows = logged("\t".join(cells.split("\t")[2:]) for cells in kept)
-    found = lines(rows, served("Llama-3.1-8B", "RTX PRO 6000 Blackwell Workstation"))
-    for quantity, measured, replayed in (line.split("\t") for line in found[found.index("the log (s)\tmeasured\treplayed") + 1 :]):
-        assert float(replayed) == pytest.approx(float(measured), rel=0.05), quantity
+    found = report(rows, served("Llama-3.1-8B", "RTX PRO 6000 Blackwell Workstation"))
+    for quantity, row in found["the log (s)"].items():
+        assert row["replayed"] == pytest.approx(row["measured"], rel=0.05), quantity

@@ -14,11 +14,13 @@ at all where the log does not tell: such a constant has a wide interval, not a n
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, exp, inf, log
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -374,10 +376,10 @@ def beyond(measured: Mapping[str, tuple], asked: Mapping[str, tuple]) -> list[st
     return found
 
 
-def lines(
+def report(
     rows: Sequence[Logged], at: Served, load: Sequence[Arrival] | None = None, until: Seconds = inf, names: Sequence[str] | None = None
-) -> list[str]:
-    """What is printed: constants with 95% intervals, the log as it was measured and as it is replayed, and a prediction.
+) -> dict[str, Any]:
+    """What is found: constants with 95% intervals, the log as it was measured and as it is replayed, a prediction, and warnings.
 
     Args:
         rows: of the log.
@@ -386,40 +388,67 @@ def lines(
         until: what is seen of the log (s from the first arrival); requests whose first token came later are predicted.
         names: of the constants that are fitted (left out: those that are `unknown`).
 
+    Returns:
+        Tables by title, each {row: {column: value}}, and the list "warnings"; a constant that was not fitted has no interval.
+
     Example:
         >>> from workloads.counts.request_tokens import Request
         >>> log = [Logged(Arrival(i, Request(100 + i, 9)), i + 0.05, i + 0.2) for i in range(20)]
-        >>> lines(log, served("Qwen3-8B", "H100 SXM"))[0].split()
-        ['constant', 'value', 'low', 'high']
+        >>> found = report(log, served("Qwen3-8B", "H100 SXM"))
+        >>> list(found), list(found["constant"])
+        (['constant', 'the log (s)', 'warnings'], ['mfu', 'reads', 'layer'])
     """
     names = at.unknown if names is None else names
     best, draws = fitted(rows, at, until=until, names=names)
-    out, doubt = ["constant\tvalue\tlow\thigh"], []
+    constants: dict[str, dict] = {}
+    found, doubt = {"constant": constants}, []
     for name, value in vars(best).items():
         if name in names:
-            ends = interval([getattr(steps, name) for steps in draws])
-            out.append(f"{name}\t{value:.4g}\t{ends[0]:.4g}\t{ends[1]:.4g}")
-            doubt += [] if told(ends) else [f"warning: the log hardly tells {name}, from {ends[0]:.3g} to {ends[1]:.3g}"]
+            low, high = interval([getattr(steps, name) for steps in draws])
+            constants[name] = {"value": value, "low": low, "high": high}
+            doubt += [] if told((low, high)) else [f"warning: the log hardly tells {name}, from {low:.3g} to {high:.3g}"]
         elif value is not None:
-            out.append(f"{name}\t{value:.4g}\tnot fitted\t")
-    truth = [(r.arrival.time, r.first, r.last, r.arrival.request.output) for r in rows]
-    logs = [r.arrival for r in rows]
+            constants[name] = {"value": value, "low": None, "high": None}
+    truth, logs = [(r.arrival.time, r.first, r.last, r.arrival.request.output) for r in rows], [r.arrival for r in rows]
     run, early = _run(logs, at, best), [place for place, (_, first, _, _) in enumerate(truth) if first <= until]
-    parts = {("the log (s)", "replayed"): early, ("the rest (s)", "predicted"): [i for i in range(len(truth)) if i not in {*early}]}
-    for (title, how), places in parts.items():
-        if places:
-            played = summary([run[i] for i in places], truth[0][0])
-            out += ["", f"{title}\tmeasured\t{how}"]
-            out += [f"{name}\t{value:.4g}\t{played[name]:.4g}" for name, value in summary([truth[i] for i in places], truth[0][0]).items()]
+    late = sorted({*range(len(truth))} - {*early})
+    of = lambda times, places: summary([times[place] for place in places], truth[0][0])
+    found["the log (s)"] = _beside(("measured", "replayed"), of(truth, early), of(run, early))
+    seen = ranges([logs[i] for i in early], [truth[i] for i in early])
+    if late:
+        found["the rest (s)"] = _beside(("measured", "predicted"), of(truth, late), of(run, late))
+        doubt += beyond(seen, ranges([logs[i] for i in late], [run[i] for i in late]))
     if load is not None:
-        run = _run(load, at, best)
-        tries = [summary(_run(load, at, steps)) for steps in draws[:40]]
-        out += ["", "the load (s)\tpredicted\tlow\thigh"]
-        for name, value in summary(run).items():
-            values = sorted(t[name] for t in tries)
-            out.append(f"{name}\t{value:.4g}\t{values[1]:.4g}\t{values[-2]:.4g}")
-        doubt += beyond(ranges([logs[i] for i in early], [truth[i] for i in early]), ranges(load, run))
-    return out + doubt
+        run, tries = _run(load, at, best), [summary(_run(load, at, steps)) for steps in draws[:40]]
+        low, high = ({name: sorted(t[name] for t in tries)[place] for name in tries[0]} for place in (1, -2))
+        found["the load (s)"] = _beside(("predicted", "low", "high"), summary(run), low, high)
+        doubt += beyond(seen, ranges(load, run))
+    return found | {"warnings": doubt}
+
+
+def _beside(columns, *tables):
+    return {name: dict(zip(columns, (table[name] for table in tables))) for name in tables[0]}
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """What is printed of a report: a table after the other, and the warnings.
+
+    Args:
+        found: of `report`.
+
+    Example:
+        >>> lines({"constant": {"mfu": {"value": 0.51, "low": None, "high": None}}, "warnings": []})[1].split()
+        ['mfu', '0.51', 'not', 'fitted']
+    """
+    tables = {title: table for title, table in found.items() if title != "warnings"}
+    out = []
+    for title, table in tables.items():
+        out += ["", "\t".join((title, *next(iter(table.values()))))]
+        for name, row in table.items():
+            out.append(
+                "\t".join((name, *(f"{v:.4g}" for v in row.values() if v is not None), *(["not fitted"] if None in row.values() else [])))
+            )
+    return [*out[1:], *found["warnings"]]
 
 
 def _known(pair):
@@ -448,15 +477,16 @@ def _main(arguments):
         "--given", nargs="+", default=[], metavar="NAME=VALUE", help="constants that are known, as mfu=0.6 or link=20e9 (B/s)"
     )
     parser.add_argument("--until", type=float, default=inf, metavar="SECONDS", help="read the log so far, and predict the rest of it")
+    parser.add_argument("--format", choices=("text", "json"), default="text")
     given = parser.parse_args(arguments)
     try:
         known = dict(map(_known, given.given))
         at = served(given.model, given.accelerator, given.cards, given.blocks, given.seats, given.budget, known)
-        found = lines(logged(given.log), at, load_of(given.predict) if given.predict else None, given.until, given.fit)
+        found = report(logged(given.log), at, load_of(given.predict) if given.predict else None, given.until, given.fit)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write("\n".join(found) + "\n")
+    sys.stdout.write((json.dumps(found) if given.format == "json" else "\n".join(lines(found))) + "\n")
     return 0
 
 
