@@ -390,7 +390,7 @@ def apart(load: Sequence[Arrival], engine: Engine, step: StepTime, prefill: int,
     written = replicas(handed, replace(engine, prefix_caching=True, host_seconds=0), step, decode)
     ends = dict(zip(order, written))
     return [
-        replace(r, last=ends[p].last, output=a.request.output, preemptions=r.preemptions + ends[p].preemptions) if p in ends else r
+        r._replace(last=ends[p].last, output=a.request.output, preemptions=r.preemptions + ends[p].preemptions) if p in ends else r
         for p, (r, a) in enumerate(zip(read, load))
     ]
 
