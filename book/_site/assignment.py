@@ -131,17 +131,16 @@ def handed_out(path):
     return starter(completed(read(path)))
 
 
-def handed_out_variant(path):
-    """The starter of a variant, without its digests if the teacher wants no hints: whoever tries all values would find them out."""
-    made = handed_out(path)
-    for cell in made["cells"] if (path.parents[1] / "no-hints").exists() else ():
+def without_digests(nb, path):
+    """The notebook of a variant, with units alone if the teacher wants no hints: whoever tries all values would find the digests out."""
+    for cell in nb["cells"] if (path.parents[1] / "no-hints").exists() else ():
         if cell.get("id") == "variant":
             text = source(cell)
             packed = re.search(r"'([\w+/=]{20,})'", text)[1]
             entries = json.loads(zlib.decompress(base64.b64decode(packed)))
             units = json.dumps({name: {"unit": entry["unit"]} for name, entry in entries.items()})
             cell["source"] = text.replace(packed, base64.b64encode(zlib.compress(units.encode(), 9)).decode())
-    return made
+    return nb
 
 
 def chosen(names, root=ROOT):
@@ -177,8 +176,8 @@ def assign(names, course, name="assignment", root=ROOT):
         for old in folder.glob("*.ipynb"):
             old.unlink()
     for exercise, path in paths.items():
-        write(completed(read(path)), course / "source" / name / f"{exercise}.ipynb")
-        write(handed_out_variant(path) if made else handed_out(path), release / f"{exercise}.ipynb")
+        write(without_digests(completed(read(path)), path), course / "source" / name / f"{exercise}.ipynb")
+        write(without_digests(handed_out(path), path), release / f"{exercise}.ipynb")
     beside(release, name, paths)
     return release
 
@@ -213,7 +212,7 @@ def assign_variants(names, course, name, variant, hints=True):
     folder = course / "handed-out" / name
     for identity, person in variants_of(course, name).items():
         for path in sorted((course / "variants" / name / identity).glob("*.ipynb")):
-            write(handed_out_variant(path), folder / person / path.name)
+            write(without_digests(handed_out(path), path), folder / person / path.name)
     beside(folder, name, names)
     return folder
 

@@ -125,7 +125,7 @@ def prepared(course, name, exercises, students, reports):
                     report.refused = remark
                     continue
                 answered = assignment.read(original)
-                starter = assignment.handed_out_variant(original)
+                starter = assignment.without_digests(assignment.handed_out(original), original)
             nb, report = restored_or_refused(nb, starter)
             report.notes[:0] = notes + [remark] * bool(remark)
             reports[student.id, exercise] = report
