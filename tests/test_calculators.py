@@ -298,7 +298,7 @@ def test_every_answer_is_json_drawn_in_sound_html_and_told_by_a_program(name):
         assert tree.find(".//svg") is not None and all(svg.get("aria-label") and svg.get("role") == "img" for svg in tree.iter("svg"))
         assert all(f.findtext("figcaption").strip() for f in tree.iter("figure"))
         assert "nan" not in answer["text"].lower() and "inf" not in answer["text"].lower()
-    assert refused <= 30
+    assert refused <= 36  # most for models that one card does not hold
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,9 +5,10 @@ import re
 
 import pytest
 
+from workloads.counts.memory import weight_bytes
 from workloads.counts.parameter_counts import parameters
 from workloads.facts.accelerators import accelerator
-from workloads.facts.models import model
+from workloads.facts.models import model, models
 from workloads_book import calculators, measured_runs
 from workloads_book.calculators import forms, load
 from workloads_book.calculators.common import ATTENTION, CARDS, EVEN, MEASURED_CARD
@@ -249,3 +250,10 @@ def test_sound_that_arrives_before_the_request_is_refused():
     refused = calculators.answer("audio", {"arrivals_list": "38 -1 123"})
     assert refused == {"error": "List of arrivals (ms) must hold times of at least 0 ms, got -1", "field": "arrivals_list"}
     assert "error" not in calculators.answer("audio", {"arrivals_list": "0 20 40"})
+
+
+@pytest.mark.parametrize("name", models())
+def test_every_model_of_the_table_is_simulated_or_too_large_for_its_card(name):
+    answer = calculators.answer("serving", {"model": name, "accelerator": "B200", "rate": "0.2"})
+    too_large = weight_bytes(model(name)) > 0.9 * accelerator("B200").memory_bytes
+    assert answer["error"].startswith("Model must fit one B200") if too_large else answer["values"]["preemptions"] >= 0

@@ -8,7 +8,7 @@ from workloads.counts.passes import decode, prefill
 from workloads.facts import accelerators, models
 from workloads.facts.formats import Formats
 from workloads.serving import arrivals, fluid, latency_metrics, simulation, step_seconds
-from workloads.serving.engine import Engine
+from workloads.serving.engine import WHOLE, Engine, cache_pool
 from workloads.times import roofline
 from workloads.times.machine import Machine, fits
 from workloads.units import TERA, number, quantity
@@ -310,7 +310,7 @@ SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
     ),
     *group(
         "Engine",
-        choice("model", "Model", EVEN),
+        choice("model", "Model", MODELS),
         choice("accelerator", "Accelerator", CARDS, MEASURED_CARD),
         num("memory_share", "Share of the memory that the engine may use", 0.9, "", 0.01, 1, PERCENT),
         count("blocks", "KV blocks (empty: all that fit)", None, "", 1, 10**7, optional=True),
@@ -351,7 +351,7 @@ def simulator(
     if not load:
         raise ValueError(f"seed must be a draw with at least one request in the two windows, got {seed}, whose are empty: choose another")
     m, card = models.model(model), accelerators.accelerator(accelerator)
-    engine = Engine(blocks=_pool(m, card, memory_share, blocks, load, given), **given)
+    engine, block_bytes = _pool(m, card, memory_share, blocks, load, given)
     run = simulation.serve(load, engine, step_seconds.step_time(m, Machine(card, mfu=mfu, mbu=mbu), form))
     waiting = _outstanding(run)
     found = {
@@ -363,7 +363,7 @@ def simulator(
         "ttft_median": latency_metrics.nearest_rank([latency_metrics.ttft(r.arrival, r.first) for r in run.requests], 0.5),
         "most_outstanding": max(n for _, n in waiting),
         "blocks": engine.blocks,
-        "pool_bytes": engine.blocks * _block_bytes(m, engine.block_size),
+        "pool_bytes": round(engine.blocks * block_bytes),
         "weight_bytes": memory.weight_bytes(m),
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
@@ -384,27 +384,26 @@ def simulator(
     )
 
 
-def _block_bytes(m, block_size):
-    """Bytes of one KV block."""
-    return memory.kv_bytes(m, block_size)
-
-
 def _pool(m, card, share, blocks, load, settings):
-    """Blocks of the pool: as given, or all that fit beside the weights. Refused where they, or the longest request, do
-    not fit.
+    """The engine with its pool, blocks as given or all that fit beside the weights, and bytes of a block. Refused where
+    they, or the longest request, do not fit.
     """
     size = settings["block_size"]
     longest = max(a.request.new + a.request.output - 1 for a in load) if load else 1
-    least = -(-longest // size)
-    must_fit(m, card, least * size, share=share)
-    held = memory.sequences_that_fit(share * card.memory_bytes, memory.weight_bytes(m), _block_bytes(m, size))
+    must_fit(m, card, -(-longest // size) * size, share=share)
+    known = 10**30  # of a pool that large its blocks say how large each is
+    pool, block_bytes = (
+        cache_pool(m, share * card.memory_bytes - memory.weight_bytes(m), 1, size),
+        known / cache_pool(m, known, 1, size)["blocks"],
+    )
+    held, least = pool["blocks"], Engine(**settings | pool | {"blocks": 1}).blocks_of(longest)
     if blocks is not None and not least <= blocks <= held:
         raise ValueError(
             f"blocks must be at least {number(least)}, which the longest request of {number(longest)} tokens needs, and at most "
             f"{number(held)}, which fit beside the weights in {quantity(share * card.memory_bytes, 'B')} of one {card.name}, got "
             f"{number(blocks)}; left empty, it is {number(held)}"
         )
-    return held if blocks is None else blocks
+    return Engine(**settings | pool | {"blocks": held if blocks is None else blocks}), block_bytes
 
 
 def _assumed(found, m, card, share, mfu, mbu):
@@ -436,6 +435,8 @@ def _outstanding(run):
 def _busiest(run, engine, m, card):
     """Verdict: what measured machines need for the step of the most requests, its cache as many tokens as its blocks hold."""
     _, blocks, batch = max(run.timeline, key=lambda event: event[2])
+    if engine.groups != WHOLE or engine.seat:
+        return  # blocks of windows and states do not say how many tokens there are
     yield from _decode_range(m, card, batch, blocks * engine.block_size / batch, ", the most at once")
 
 
