@@ -10,8 +10,13 @@ TASKS = (
     "compile 10",
     "plan 2\nsearch 6 plan\ncompile 10 plan",
 )
+TINY = (
+    '{"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, '
+    '"num_attention_heads": 32, "rms_norm_eps": 1e-6, "torch_dtype": "float16"}'
+)
 TEXTS = {
     "load": ("0 9 8\n0 6 10\n3 12 4", "0 2 4\n0 2 4\n0 1 1", "0 5 5", "0 20 3\n1.5 3 9\n2k 8 8\n2,000 1 1"),
+    "config": ("", TINY, TINY.replace("11008", "14336"), TINY.replace("llama", "qwen2")),
     "lengths": ("512 1024 2048 4096 8192 16384", "1k 2k 4k", "4096", "256 32768", "100; 1,000; 10,000"),
     "stages": TASKS,
     "stage": ("compile", "plan", "test", "d"),
@@ -22,8 +27,8 @@ TEXTS = {
 
 def one(draw, i):
     """A value for an input: the default, a stop of the slider, near the default, or anywhere in its range."""
-    if i.kind in ("choice", "switch", "text"):
-        return draw.choice({"choice": i.choices, "switch": (False, True)}.get(i.kind) or TEXTS[i.name])
+    if i.kind in ("choice", "combo", "switch", "text", "file"):
+        return draw.choice({"switch": (False, True)}.get(i.kind) or i.choices or TEXTS[i.name])
     low, high, near = i.low or 1e-3, i.high or 1e6, i.default or 1
     way = draw.random()
     if i.optional and way < 0.5:
@@ -57,10 +62,16 @@ def possible(chosen):
         chosen["total_billion"] = chosen["active_billion"] = chosen.get("active_billion") or "8"
     if (prices := {"sampled_price", "trained_price", "forward_price"}) & chosen.keys():
         chosen |= {name: chosen.get(name) or "1" for name in sorted(prices)}
+    if {"cards", "tensor"} <= chosen.keys():
+        chosen["tensor"] = ""
+    if {"billions", "pipeline"} & chosen.keys():
+        chosen |= {"gpus": "64", "sequences": "1024", "micro_batch": "1", "expert": "1", "tensor": "", "pipeline": ""}
+    if "link_gbs" in chosen or "network_gbs" in chosen:
+        chosen |= {"link_gbs": chosen.get("link_gbs") or "450", "network_gbs": chosen.get("network_gbs") or "50"}
     if chosen.get("overlap") == "true":
         chosen["rollout_gpus"] = "8"
     sampling = int(chosen.get("rollout_gpus") or chosen.get("gpus", "8"))
-    if sampling % int(chosen.get("gpus_per_copy", "1")):
+    if sampling % int(chosen.get("gpus_per_copy") or "1"):
         chosen["gpus_per_copy"] = str(sampling)
     if {"last", "labels"} & {chosen.get("prefill_head"), chosen.get("pass_head")} and "round" in chosen.get("model", "round"):
         chosen["model"] = "Qwen3-8B"

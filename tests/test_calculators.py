@@ -494,7 +494,7 @@ def test_calculators_stand_on_pages_before_sections_that_exist():
         assert row.get("before", "What this leaves out") in headings, row
         assert "error" not in CALCULATORS[row["calculator"]].answer(row.get("inputs", {}))
     listed = (ROOT / "book/calculators.md").read_text(encoding="utf8")
-    assert all(f"```{{calculator}} {name}\n" in listed for name in NAMES)
+    assert sorted(NAMES) == sorted(name for line in re.findall(r"```{calculator} (.*)\n", listed) for name in line.split())
 
 
 def test_the_archive_runs_alone_and_holds_no_ledger(tmp_path):
@@ -538,8 +538,8 @@ def test_live_parts_come_together_or_not_at_all(live, monkeypatch, tmp_path):
     there = {p.relative_to(app.outdir).as_posix() for p in app.outdir.rglob("*") if p.is_file()}
     assert app.added == ["calculators/calculators.css"] + ["calculators/calculators.js"] * live
     assert there == {f"_static/calculators/{name}" for name in ("calculators.css", "moving.css", "moving.js")} | (
-        {f"_static/calculators/{name}" for name in ("calculators.js", "worker.mjs", "lib.zip")}
-        | {f"{site.SHARED}/{name}" for name in site.CORE}
+        {f"_static/calculators/{name}" for name in ("calculators.js", "exporting.mjs", "worker.mjs", "lib.zip")}
+        | {f"{site.PLACE}/{name}" for name in site.CORE}
         if live
         else set()
     )

@@ -339,6 +339,9 @@ def test_a_calculator_explains_what_its_sentence_tells(name, value_name):
 
 
 CHANGED = {
+    "serve": {"rate": "8", "weights": "FP8", "output": "1k"},
+    "train": {"model": "Llama-3.1-70B", "recompute": "whole layers"},
+    "rl": {"completion": "8k", "lora": "true"},
     "roofline": {"batch": "64", "accelerator": "B200"},
     "backlog": {"cards": "1"},
     "serving": {"max_num_seqs": "32"},

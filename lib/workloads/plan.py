@@ -8,7 +8,7 @@ the margin, which says how far a measurement may lie above them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from .results import Result
 from .serving.queues import mg1_wait
 from .times.machine import Machine, fits
 from .times.split import decode_seconds, prefill_seconds
-from .units import HOUR
+from .units import HOUR, Count, PerSecond, Seconds
 
 KEYS = {  # of each table; with "!" those that must be there
     "plan": "model! machine! load! layout formats objectives budget margin",
@@ -90,9 +90,8 @@ def check_plan(plan: Mapping[str, Any]) -> dict[str, tuple[Result, Result]]:
     one = replace(machine, count=layout.tensor), Layout(tensor=layout.tensor)
     prompt = margin * prefill_seconds(shape, *one, request, 1, formats, RUN).total
     step = lambda batch: margin * decode_seconds(shape, *one, request.mean_decode_context, batch, formats, RUN).total
-    of_batch = lambda batch: _of_batch(batch, request, layout.data, prompt, step)
-    under_rate = lambda rate: _under_rate(rate, request, layout.data, room, prompt, step)
-    found, batch, first, interval, seconds = under_rate(load["rate"]) if "rate" in load else of_batch(load["batch"])
+    serve, asked_for = (under_rate, load["rate"]) if "rate" in load else (_of_batch, load["batch"])
+    found, batch, first, interval, seconds = serve(asked_for, request, layout.data, room, prompt, step)
     needs = {"weights of a copy": (weight_bytes(shape, formats.weight_bytes), (1 - reserve) * one[0].memory_bytes, "B", "count")}
     needs |= found | {"sequences at once": (layout.data * batch, layout.data * room, "", "count")}
     if interval is not None:
@@ -111,23 +110,45 @@ def check_plan(plan: Mapping[str, Any]) -> dict[str, tuple[Result, Result]]:
     return {what: (Result(value, unit, kind), Result(there, unit, "bound")) for what, (value, there, unit, kind) in needs.items()}
 
 
-def _under_rate(rate, request, copies, room, prompt, step):
-    """Needs under a rate; sequences of a copy, first token, interval, and time in which so many sequences are served."""
-    rate = positive(rate, "rate", "1/s") / copies
-    busy, pace = rate * prompt, rate * request.decode_steps
+@formula
+def under_rate(
+    rate: PerSecond, request: Request, copies: Count, room: Count, prompt: Seconds, step: Callable[[Count], Seconds]
+) -> tuple[Any, ...]:
+    """What equal copies of a model need that serve requests at a rate, prompts and answers on the same cards.
+
+    Equation:
+        as in `check_plan`: with a rate r on each copy, the smallest batch B with (1 - r prompt) B / step(B) >= r (output - 1);
+        first token: prompt + its M/D/1 wait; interval: step(B) / (1 - r prompt).
+
+    Args:
+        rate: of requests on all copies (1/s).
+        request: every request.
+        copies: that share them evenly.
+        room: sequences that a copy holds.
+        prompt: time of a prompt on a copy (s).
+        step: time of a decode step by its batch (s).
+
+    Returns:
+        (needs, batch, first, interval, seconds): needs as in `check_plan`; sequences of a copy; time of the first token and
+        of a further one (s), None where prompts alone fill the time; time in which so many sequences are served (s).
+
+    Example:
+        >>> under_rate(2, Request(100, 11), copies=1, room=8, prompt=0.25, step=lambda batch: 0.05)[1:]
+        (2, 0.375, 0.1, 1.0)
+    """
+    rate = positive(rate, "rate", "1/s") / whole(copies, "copies", least=1)
+    busy, pace = rate * positive(prompt, "prompt", "s"), rate * request.decode_steps
     served = lambda batch: max(0, 1 - busy) * batch / step(batch)
-    needs = {
-        "share of time for prompts": (busy, 1, "", "model"),
-        "decoded tokens": (copies * pace, copies * served(room) if room else 0, "1/s", "model"),
-    }
+    needs = {"share of time for prompts": (busy, 1, "", "model")}
+    needs["decoded tokens"] = copies * pace, copies * served(room) if room else 0, "1/s", "model"
     batch = min(1 + bisect_left(range(1, room + 1), pace, key=served), max(room, 1))
     if busy >= 1:
         return needs, batch, None, None, None
     return needs, batch, prompt + mg1_wait(rate, prompt, 0), step(batch) / (1 - busy), batch / rate
 
 
-def _of_batch(batch, request, copies, prompt, step):
-    """The same of a batch that starts at once."""
+def _of_batch(batch, request, copies, _room, prompt, step):
+    """The same of a batch that starts at once, whether or not there is room for it."""
     batch = -(-whole(batch, "batch", "sequences", least=1) // copies)
     first, interval = batch * prompt, step(batch)
     return {}, batch, first, interval, first + request.decode_steps * interval

@@ -1,4 +1,4 @@
-"""Choosing a configuration: speed of a user against tokens of a GPU, the cheapest machine that keeps a plan, two pools in place of one.
+"""Choosing a configuration: speed of a user against tokens of a GPU, guesses, the cheapest machine that keeps a plan, two pools.
 
 How many requests a second keep a promise: as a queue in a formula (`promised`), and played request by request (`goodput`).
 """
@@ -8,17 +8,20 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from math import exp, inf
-from typing import Any
+from typing import Any, NamedTuple
 
-from workloads import Engine, Formats, Layout, Machine, Model, Request, fits, kv_bytes, serve
+from workloads import Engine, Formats, Layout, Machine, Model, Request, decode, fits, kv_bytes, serve
 from workloads.checks import fraction, nonnegative, positive, some, whole
 from workloads.counts.layout import Plan
 from workloads.numeric import ceil
 from workloads.plan import check_plan
 from workloads.serving.arrivals import Arrival
 from workloads.serving.engine import Served
+from workloads.serving.queues import utilization
+from workloads.serving.speculation import accepted_length, speculative_interval
 from workloads.serving.step_seconds import StepTime
 from workloads.times.roofline import transfer_seconds
 from workloads.times.split import decode_seconds, prefill_seconds
@@ -26,6 +29,76 @@ from workloads.times.split import decode_seconds, prefill_seconds
 RUN = Plan(overlap="nothing")
 FORMATS = {"BF16": Formats(), "FP8": Formats("fp8", "fp8")}
 BATCHES = tuple(2**k for k in range(11))
+
+
+class Guesses(NamedTuple):
+    """Speculative decoding: share of guesses that are kept, guesses a round, time of drafting one as a share of the model's own step."""
+
+    acceptance: float
+    drafts: int
+    draft_share: float
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Cards that share a copy of the model: what they hold, and how long their work takes.
+
+    Attributes:
+        machine: the cards.
+        formats: of weights and cache.
+        request: every request.
+        room: sequences that fit.
+        prompt: time of a prompt (s).
+        step: time of a further token of each of so many sequences (s).
+        behind: what a found token of a prompt costs the others, half of it being found (s).
+    """
+
+    machine: Machine
+    formats: Formats
+    request: Request
+    room: int
+    prompt: float
+    step: Callable[[float], float]
+    behind: float = 0
+
+
+def copy(
+    shape: Model, card: Machine, request: Request, tensor: int, formats: Formats, reserve: float = 0.1, guesses: Guesses | None = None
+) -> Copy:
+    """A copy of the model on some cards, by tensor parallelism, nothing of what they send hidden behind arithmetic.
+
+    Args:
+        shape: a Model.
+        card: one accelerator, with the shares of its rates that are reached.
+        request: every request.
+        tensor: cards that share the copy.
+        formats: of weights and cache.
+        reserve: share of the memory that engine and activations keep.
+        guesses: of a draft, if there is one. What checking them adds is the roofline of the longer step.
+
+    Example:
+        >>> from workloads import accelerator, model
+        >>> found = copy(model("Qwen3-8B"), Machine(accelerator("H100 SXM")), Request(2048, 256), 1, Formats())
+        >>> found.room, round(1000 * found.step(8), 1)
+        (178, 5.3)
+    """
+    machine, layout = replace(card, count=tensor), Layout(tensor=tensor)
+    room = int(fits(shape, machine, request.end_context, formats, layout, reserve))
+    prompt = prefill_seconds(shape, machine, layout, request, 1, formats, RUN).total if room else 0
+    behind = _behind(shape, machine, request, formats) if room else 0
+    context = request.mean_decode_context
+    step = cache(lambda batch: decode_seconds(shape, machine, layout, context, batch, formats, RUN).total)
+    if guesses is None or not guesses.drafts:
+        return Copy(machine, formats, request, room, prompt, step, behind)
+    acceptance, drafts, draft_share = guesses
+
+    @cache
+    def guessed(batch):
+        of_rows = lambda rows: machine.seconds(decode(shape, context, batch, formats, layout, rows))
+        each = draft_share * step(batch) + (of_rows(drafts + 1) - of_rows(1)) / drafts
+        return speculative_interval(step(batch), each, drafts, accepted_length(acceptance, drafts))
+
+    return Copy(machine, formats, request, room, prompt, guessed, behind)
 
 
 @dataclass(frozen=True)
@@ -77,24 +150,38 @@ def point(shape: Model, card: Machine, request: Request, tensor: int, formats: s
         >>> str(found), round(1 / found.interval)
         ('TP1, FP8, batch 8', 321)
     """
-    kept, arithmetic = FORMATS[formats], "fp8" if formats == "FP8" else card.arithmetic
-    machine, layout = replace(card, count=tensor, arithmetic=arithmetic), Layout(tensor=tensor)
-    if batch > fits(shape, machine, request.end_context, kept, layout, reserve=0.1):
-        return None
-    prompt = prefill_seconds(shape, machine, layout, request, 1, kept, RUN).total
-    step = decode_seconds(shape, machine, layout, request.mean_decode_context, batch, kept, RUN).total
+    arithmetic = "fp8" if formats == "FP8" else card.arithmetic
+    at_work = copy(shape, replace(card, arithmetic=arithmetic), request, tensor, FORMATS[formats])
+    return None if batch > at_work.room else of_copy(at_work, formats, batch)
+
+
+def of_copy(at_work: Copy, formats: str, batch: int) -> Point:
+    """The point of a copy with a batch that it holds.
+
+    Args:
+        at_work: a Copy.
+        formats: their name.
+        batch: sequences.
+
+    Example:
+        >>> from workloads import accelerator, model
+        >>> card = Machine(accelerator("H100 SXM"))
+        >>> str(of_copy(copy(model("Qwen3-8B"), card, Request(2048, 256), 1, Formats()), "BF16", 8))
+        'TP1, BF16, batch 8'
+    """
+    request, machine, prompt, step = at_work.request, at_work.machine, at_work.prompt, at_work.step(batch)
     cycle = batch * prompt + request.decode_steps * step  # in which each of the batch has had its prompt and its steps
-    price = None if card.dollars_per_gpu_hour is None else card.dollars_per_gpu_hour * tensor / 3600 * 1e6
+    price = None if machine.dollars_per_gpu_hour is None else machine.dollars_per_gpu_hour * machine.count / 3600 * 1e6
     return Point(
-        tensor,
+        machine.count,
         formats,
         batch,
         prompt,
         cycle / request.decode_steps,
-        batch * request.output / cycle / tensor,
+        batch * request.output / cycle / machine.count,
         price and price * prompt / request.new,
         price and price * request.decode_steps * step / (batch * request.output),
-        price and price * _behind(shape, machine, request, kept),
+        price and price * at_work.behind,
     )
 
 
@@ -275,6 +362,31 @@ def written(shape: Model, machine: Machine, request: Request, interval: float) -
     """
     batch, step = _largest_batch(shape, machine, request, interval)
     return batch / (request.decode_steps * step(batch)) if batch else 0
+
+
+def pooled_wait(rate: float, service: float, servers: int) -> float:
+    """Mean wait in one queue before several servers, M/M/c, by Erlang's formula (s).
+
+    Args:
+        rate: of requests (1/s).
+        service: mean time of one (s).
+        servers: that take from the queue.
+
+    Raises:
+        ValueError: where they cannot keep up.
+
+    Example:
+        >>> pooled_wait(4, 0.125, 1), round(pooled_wait(8, 0.125, 2), 4)
+        (0.125, 0.0417)
+    """
+    load = utilization(rate, service)
+    spare = servers - load
+    if spare <= 0:
+        raise ValueError(f"servers must be above the {load:.4g} that the load keeps busy, got {servers}")
+    blocked = 1.0
+    for k in range(1, servers + 1):
+        blocked = load * blocked / (k + load * blocked)
+    return servers * blocked / (spare + load * blocked) * service / spare
 
 
 def highest(keeps: Callable[[float], bool], low: float, high: float, steps: int = 7) -> float:

@@ -37,8 +37,8 @@ def sending_seconds(traffic: Traffic, accelerator: Accelerator, fast_latency: Se
         >>> round(1e3 * sending_seconds(all_reduce(1e9, 8), accelerator("H100 SXM")), 3)
         3.889
     """
-    near, far = traffic.fast / accelerator.link("fast" if "fast" in accelerator.links else "pcie"), 0
-    if traffic.network_messages:
-        far = traffic.network / accelerator.link("network")
+    near_by = "fast" if "fast" in accelerator.links else "pcie"
+    near = traffic.fast / accelerator.link(near_by) if traffic.fast_messages else 0
+    far = traffic.network / accelerator.link("network") if traffic.network_messages else 0
     waits = traffic.fast_messages * nonnegative(fast_latency, "fast_latency", "s")
     return waits + traffic.network_messages * nonnegative(network_latency, "network_latency", "s") + maximum(near, far)

@@ -5,7 +5,9 @@ enough for all of it, so a page runs these very functions in the reader's browse
 """
 
 from .engine import step_engine
+from .fleets import serve
 from .forms import CALCULATORS
+from .learn import reinforce, training_run
 from .load import backlog, server, simulator
 from .pipeline import draw_pipeline
 from .rl import cycle, rl_step
@@ -21,8 +23,10 @@ __all__ = [
     "backlog",
     "cycle",
     "draw_pipeline",
+    "reinforce",
     "rl_step",
     "roofline_check",
+    "serve",
     "server",
     "simulator",
     "step_by_length",
@@ -32,6 +36,7 @@ __all__ = [
     "throughput",
     "token_prices",
     "train",
+    "training_run",
 ]
 
 

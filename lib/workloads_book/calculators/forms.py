@@ -23,12 +23,13 @@ class Input:
 
     Attributes:
         name: of the argument.
-        kind: "number", "whole" (a number), "choice", "switch" or "text".
+        kind: "number", "whole" (a number), "choice", "combo" (a choice to type), "switch", "text" or "file" (a longer text).
         low: both allowed.
         high: both allowed.
         optional: a number may be left empty (None).
         stops: values of a slider, in order.
         group: heading above it, "" for the inputs that come first.
+        keep: of a file: what is kept of a text, {"text", "short" (for an address), "note"}.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Input:
     optional: bool = False
     stops: tuple = ()
     group: str = ""
+    keep: Callable | None = None
 
     def read(self, value):
         """The value that a text (or a value) stands for.
@@ -51,10 +53,12 @@ class Input:
         """
         if self.kind == "choice":
             return one_of(value, self.name, self.choices)
+        if self.kind == "combo":
+            return self._typed(str(value).strip())
         if self.kind == "switch":
             return one_of({"true": True, "false": False}.get(str(value).lower()), self.name, (False, True))
-        if self.kind == "text":
-            between(len(str(value)), 0, 2000, self.name, "characters")
+        if self.kind in ("text", "file"):
+            between(len(str(value)), 0, 2000 if self.kind == "text" else 200_000, self.name, "characters")
             return str(value)
         if self.optional and value in ("", None):
             return None
@@ -64,6 +68,16 @@ class Input:
         if not low <= value <= high:
             raise ValueError(f"{self.argument} must be {self.range}, got {number_text(value)}")
         return value
+
+    def _typed(self, text):
+        """The choice that a text names: its name in any case, or the only one that holds the text."""
+        same = [c for c in self.choices if c.lower() == text.lower()]
+        near = same or [c for c in self.choices if text and text.lower() in c.lower()]
+        if len(near) == 1:
+            return near[0]
+        listed = ", ".join(near[:6] or self.choices[:6]) + (", …" if len(near or self.choices) > 6 else "")
+        rule = "named in full" if near else "one of those listed"
+        raise ValueError(f"{self.name} must be {rule}: {listed}; got {text!r}")
 
     @property
     def argument(self):
@@ -155,7 +169,8 @@ def _other_form(text):
 @dataclass(frozen=True)
 class Calculator:
     """A calculator: name; title; question, one line that says what it answers; inputs; function; presets, {label: {name
-    of input: value}}; exact: whether its values come from + - x / and square roots alone.
+    of input: value}}; exact: whether its values come from + - x / and square roots alone; more: figures and tables that take
+    longer, (figures, tables) of the same inputs, shown below the result.
     """
 
     name: str
@@ -165,6 +180,7 @@ class Calculator:
     function: Callable
     presets: dict = field(default_factory=dict)
     exact: bool = True
+    more: Callable | None = None
 
     def read(self, given):
         """All inputs: those given, as texts or values, and the defaults of the others.
@@ -226,8 +242,24 @@ class Calculator:
             result = self(**given)
         except ValueError as error:
             return {"error": self.labelled(str(error)), "field": self.field_of(str(error))}
-        shown = {"html": html(result), "text": result["text"], "values": result["values"]}
-        return {**shown, "code": self.code(given), "taken": self.taken(given)}
+        shown = {"html": html(result), "text": result["text"], "values": result["values"], "more": self.more is not None}
+        return {**shown, "code": self.code(given), "taken": self.taken(given), "kept": self.kept(given), "named": self.named(given)}
+
+    def named(self, given):
+        """Choices that were typed in part, in full: {name of input: choice}."""
+        read = self.read(given)
+        return {i.name: read[i.name] for i in self.inputs if i.kind == "combo" and given.get(i.name, read[i.name]) != read[i.name]}
+
+    def kept(self, given):
+        """What is kept of files: {name of input: see `Input.keep`}."""
+        read = self.read(given)
+        return {i.name: i.keep(read[i.name]) for i in self.inputs if i.keep and read[i.name].strip()}
+
+    def rest(self, given):
+        """HTML of what takes longer; nothing where there is no such thing, or the inputs are refused."""
+        more = self.more
+        figures, tables = (possible(lambda: more(**self.read(given))) if more else None) or ((), ())
+        return html(result("", {}, figures=figures, tables=tables))
 
 
 def result(text, values, verdicts=(), tables=(), figures=()):
@@ -264,16 +296,51 @@ def table_html(head, rows):
     return f'<div class="wl-scroll" tabindex="0"><table class="table"><thead>{top}</thead><tbody>{body}</tbody></table></div>'
 
 
+def _cells(result):
+    """Cells of the tables of a result: pairs of what they say and their text."""
+    for table in result["tables"]:
+        heads = [head.removesuffix(">") for head in table["head"]]
+        for row in table["rows"]:
+            yield from ((f"{row[0]}: {head}", text) for head, text in zip(heads[1:], row[1:]))
+
+
+def _short(value):
+    text = number_text(value) if type(value) in (int, float) else text_of(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
 CALCULATORS = {}
 
 
-def calculator(name, title, question, *inputs, presets=None, exact=True):
+def compared(name, first, second):
+    """What a page shows for two sets of inputs, A and B: {"html"} of their sentences, and of what differs in inputs and tables; or
+    {"error"}.
+
+    Args:
+        name: of the calculator.
+        first: {name of input: text or value}.
+        second: the same.
+    """
+    calculator, both = CALCULATORS[name], (first, second)
+    try:
+        read, results = [calculator.read(given) for given in both], [calculator(**given) for given in both]
+    except ValueError as error:
+        return {"error": calculator.labelled(str(error))}
+    inputs = [[i.called, *(_short(one[i.name]) for one in read)] for i in calculator.inputs if read[0][i.name] != read[1][i.name]]
+    rows = [dict(_cells(result)) for result in results]
+    differ = [[what, *(row.get(what, "") for row in rows)] for what in {**rows[0], **rows[1]} if rows[0].get(what) != rows[1].get(what)]
+    tables = [(["input", "A>", "B>"], inputs), (["result", "A>", "B>"], differ)]
+    sentences = [(None, f"{letter}: {r['text']}") for letter, r in zip("AB", results)]
+    return {"html": html(result("", {}, sentences, tables if inputs else ()))}
+
+
+def calculator(name, title, question, *inputs, presets=None, exact=True, more=None):
     """Decorator: the function becomes a `Calculator` of CALCULATORS; called itself, it reads its arguments and knows
     their defaults.
     """
 
     def register(function):
-        CALCULATORS[name] = made = Calculator(name, title, question, inputs, function, presets or {}, exact)
+        CALCULATORS[name] = made = Calculator(name, title, question, inputs, function, presets or {}, exact, more)
         return wraps(function)(lambda **given: made(**given))
 
     return register
@@ -297,6 +364,11 @@ def count(name, label, default, unit="", low=1, high=None, stops=(), **more):
 def choice(name, label, choices, default=None):
     """A choice as an input, the first one by default."""
     return Input(name, label, "choice", choices[0] if default is None else default, choices=tuple(choices))
+
+
+def combo(name, label, choices, default=None):
+    """A long list of choices as an input to type into."""
+    return replace(choice(name, label, choices, default), kind="combo")
 
 
 def switch(name, label, default):

@@ -7,6 +7,9 @@ from .. import explained
 from .forms import CALCULATORS
 
 HEADLINES = {
+    "serve": ("first_seconds", "interval_seconds", "all_dollars", "held_bytes"),
+    "train": ("days", "dollars", "held_bytes"),
+    "rl": ("step_seconds", "rollout_share", "step_dollars"),
     "roofline": ("ttft_seconds", "interval_seconds", "tokens_per_second", "fit"),
     "backlog": ("peak_steps", "fit"),
     "serving": ("request_p95", "ttft_p95"),
@@ -30,6 +33,13 @@ HEADLINES = {
     "training": ("held_bytes", "update_flops", "compute_seconds"),
     "scaling": ("optimal_parameters", "optimal_tokens", "loss"),
 }  # of each calculator, values that its sentence tells
+
+
+CHOSEN = {
+    "serve": {"cards": "gpus", "tensor": "gpus_per_copy"},
+    "train": {"tensor": "tensor", "pipeline": "pipeline"},
+    "rl": {"gpus_per_copy": "gpus_per_copy"},
+}  # inputs that a calculator chooses where they are left open, and the value that says what it chose
 
 
 def headlines(name, given=None):
@@ -67,8 +77,11 @@ def headline(name, value, given=None):
         handoff_cost = decision_cost + share · llm_cost = 0.000081 + 0.1 · 0.01388 = 0.001469
     """
     calculator = CALCULATORS[one_of(name, "name", tuple(CALCULATORS))]
-    values = lambda **inputs: calculator.function(**inputs)["values"]
-    return explain(lambda **inputs: (v := values(**inputs))[one_of(value, "value", tuple(v))], **calculator.read(given or {}))
+    values, read = lambda **inputs: calculator.function(**inputs)["values"], calculator.read(given or {})
+    if chosen := CHOSEN.get(name):
+        found = values(**read)
+        read |= {own: found[said] for own, said in chosen.items() if found.get(said)}  # the search is no part of the explanation
+    return explain(lambda **inputs: (v := values(**inputs))[one_of(value, "value", tuple(v))], **read)
 
 
 def how(name, given, value=""):

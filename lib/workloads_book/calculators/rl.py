@@ -102,7 +102,7 @@ def must_hold(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
     )
 
 
-def _learner_verdict(step):
+def learner_verdict(step):
     """Said where weights, gradients and optimizer state of all weights exceed the memory of the GPUs that learn."""
     gpus, memory_bytes = step.placement.gpus, step.gpu.memory_bytes
     state = training_memory.training_state_bytes(step.policy.all_parameters).total
@@ -244,7 +244,7 @@ def rl_step(model, completion, spread, longest, **given):
         {f"{name}: {key}": value for name, c in columns.items() for key, value in c.items()},
         [
             *_step_verdicts(columns),
-            *_learner_verdict(own_step),
+            *learner_verdict(own_step),
             *assumed_shares(named_card(given["accelerator"]), SHARES, mfu=given["mfu"], mbu=given["mbu"]),
             *measured_parts(own_step),
         ],
@@ -378,7 +378,7 @@ def cycle(kept, retained, confidence, group, model, accelerator, gpus_per_copy, 
         values,
         [
             *_cycle_verdicts(values, kept, confidence, staleness, slowest),
-            *_learner_verdict(base),
+            *learner_verdict(base),
             *assumed_shares(card, SHARES, mfu=given["mfu"], mbu=given["mbu"]),
             *measured_parts(step_at(retained).step),
         ],

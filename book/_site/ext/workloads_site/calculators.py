@@ -1,8 +1,8 @@
 """Calculators in the pages: the default result is drawn at build time; on the first input the reader's browser runs the library itself.
 
 ``calculators.toml`` says which page gets which calculator, so that notebooks stay free of markup that only the site understands; in
-Markdown pages there is the directive ``{calculator} name``. Pyodide comes from npm. Without it the calculators stay as drawn: no page
-then holds a script for them.
+Markdown pages there is the directive ``{calculator} name``, with several names for tabs of one form. Pyodide comes from npm. Without it
+the calculators stay as drawn: no page then holds a script for them.
 """
 
 import hashlib
@@ -24,6 +24,8 @@ from sphinx.util.docutils import SphinxDirective
 from workloads_book.calculators import CALCULATORS
 from workloads_book.calculators.forms import text_of
 from workloads_book.calculators.how import headlines, how
+from workloads_book.calculators.steps import SOURCE
+from workloads_book.calculators.yours import SHARED
 
 from . import install
 
@@ -32,7 +34,7 @@ SITE = Path(__file__).parents[2]
 PLACES = SITE / "calculators.toml"
 PYODIDE = SITE / "node_modules/pyodide"
 CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
-SHARED = "lite/static/pyodide"  # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
+PLACE = "lite/static/pyodide"  # place in the built site: a JupyterLite beside it takes Python only from inside its own folder
 
 
 @cache
@@ -44,7 +46,8 @@ def live():
 def library_files():
     """What the calculators need of the book's packages, by name in the archive: modules and tables of facts; no ledger, no answers."""
     paths = [library.modules()[name] for name in library.with_imports("workloads_book.calculators", "workloads_book.calculators.how")]
-    paths += [*library.LIB.glob("workloads/facts/data/*.t*"), library.LIB / "workloads_book/data/bands.tsv"]
+    paths += [*library.LIB.glob("workloads/facts/data/*.t*"), library.LIB / "workloads/facts/config_keys.toml"]
+    paths.append(library.LIB / "workloads_book/data/bands.tsv")
     return {path.relative_to(library.LIB).as_posix(): path for path in sorted(paths)}
 
 
@@ -65,6 +68,11 @@ def version():
 
 
 # ------------------------------------------------------------------------------------------------------------------------------ form
+OF_SOURCES = ("As printed", SOURCE)  # presets that stand in their chapters alone
+ACTIONS = (("reset", "Reset"), ("link", "Copy link"), ("copy", "Copy as Python"), ("freeze", "Keep as A"))
+ACTIONS += (("csv", "CSV"), ("svg", "SVG"), ("png", "PNG"))
+
+
 def _hint(i):
     bounds = i.range.removeprefix("between ").replace(" and ", " to ")
     return f"{bounds}{', or empty' if i.optional else ''}; 8k is read as 8,000"
@@ -94,6 +102,14 @@ def _field(i, value, uid):
             else f'<input type="text" {own} value="{escape(value)}" {quiet}>'
         )
         return f'<div class="wl-field wl-wide">{label}{box}{error}</div>'
+    if i.kind == "combo":
+        options = "".join(f"<option>{escape(c)}</option>" for c in i.choices)
+        box = f'<input type="text" {own} value="{escape(value)}" list="{uid}-list" autocomplete="off" spellcheck="false">'
+        return f'<div class="wl-field">{label}{box}<datalist id="{uid}-list">{options}</datalist>{error}</div>'
+    if i.kind == "file":
+        box = f'<textarea {own} rows="4" autocomplete="off" spellcheck="false">{escape(value)}</textarea>'
+        opened = f'<input type="file" accept=".json,application/json" data-into="{i.name}" aria-label="{escape(i.label)}: open a file">'
+        return f'<div class="wl-field wl-wide">{label}{box}{opened}<p class="wl-kept" role="status"></p>{error}</div>'
     box = f'<input type="text" inputmode="decimal" {own} value="{text_of(value)}" title="{_hint(i)}" autocomplete="off">'
     slider = ""
     if i.stops:
@@ -121,22 +137,23 @@ def _how(name, values):
     return f'<details class="wl-code wl-explained"><summary>How?</summary>{lists}</details>'
 
 
-def form(name, given=None):
-    """HTML of a calculator with the result of its defaults, or of other inputs. Raises ValueError for inputs that it refuses."""
+def form(name, given=None, sources=True):
+    """HTML of a calculator with the result of its defaults, or of other inputs; with or without presets of what sources assumed. Raises
+    ValueError for inputs that it refuses.
+    """
     calculator, uid = CALCULATORS[name], f"calc-{name}"
     values = calculator.read(given or {})
     answer = calculator.answer(values)
     if "error" in answer:
         raise ValueError(answer["error"])
+    shown = {label: preset for label, preset in calculator.presets.items() if sources or label not in OF_SOURCES}
     presets = "".join(
         f'<button type="button" data-preset="{escape(json.dumps({k: text_of(v) for k, v in preset.items()}))}">{escape(label)}</button>'
-        for label, preset in calculator.presets.items()
+        for label, preset in shown.items()
+        if any(shown.values())
     )
     presets = presets and f'<div class="wl-buttons" hidden>{presets}</div>'
-    actions = "".join(
-        f'<button type="button" data-{what}>{label}</button>'
-        for what, label in (("reset", "Reset"), ("link", "Copy link"), ("copy", "Copy as Python"))
-    )
+    actions = "".join(f'<button type="button" data-{what}>{label}</button>' for what, label in ACTIONS)
     dead = "This copy of the book was built without its live parts."
     note = "They can be changed where JavaScript runs and the page comes from a server (make serve), not from a file." if live() else dead
     title = f'aria-label="Calculator: {escape(calculator.title)}"'
@@ -145,7 +162,9 @@ def form(name, given=None):
         f'<p class="wl-question">{escape(calculator.question)}</p>'
         f'<p class="wl-text" role="status">{escape(answer["text"])}</p><p class="wl-error" id="{uid}-error" hidden></p>'
         f'<div class="wl-panes"><fieldset disabled><legend>Inputs</legend>{presets}{"".join(_groups(calculator, values, uid))}</fieldset>'
-        f'<div class="wl-result">{answer["html"]}</div></div><div class="wl-buttons wl-actions" hidden>{actions}</div>'
+        f'<div><p class="wl-state" role="status" hidden></p><div class="wl-result">{answer["html"]}</div>'
+        f'<div class="wl-result wl-more">{calculator.rest(values)}</div></div></div>'
+        f'<div class="wl-buttons wl-actions" hidden>{actions}</div><div class="wl-compared" hidden></div>'
         f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre>'
         f'<p class="wl-note">For a Python of your own, from 3.11 on: {install.line()}</p></details>'
         f"{_how(name, values)}"
@@ -153,17 +172,32 @@ def form(name, given=None):
     )
 
 
+def tabs(names):
+    """HTML of several calculators as tabs of one form: what is chosen of model and machine goes with the reader."""
+    tab = '<button type="button" role="tab" id="tab-{0}" aria-controls="panel-{0}" aria-selected="{1}" tabindex="{2}">{3}</button>'
+    chosen = lambda name: name == names[0]
+    titles = "".join(tab.format(n, str(chosen(n)).lower(), 0 if chosen(n) else -1, escape(CALCULATORS[n].title)) for n in names)
+    folded = lambda name: " hidden" * (live() and not chosen(name))
+    panel = lambda n: f'<div role="tabpanel" id="panel-{n}" aria-labelledby="tab-{n}"{folded(n)}>{form(n)}</div>'
+    stored = '<button type="button" class="wl-stored" hidden>My last model and machine</button>'
+    bar = f'<div class="wl-tablist"><div role="tablist" aria-label="What the machine does">{titles}</div>{stored}</div>'
+    return f'<div class="wl-tabs" data-shared="{" ".join(SHARED)}">{bar}{"".join(map(panel, names))}</div>'
+
+
 # ----------------------------------------------------------------------------------------------------------------------------- pages
 class Directive(SphinxDirective):
-    """``{calculator} name``: the calculator with its defaults."""
+    """``{calculator} name``: the calculator with its defaults; several names are tabs of one form."""
 
     required_arguments = 1
+    optional_arguments = 5
 
     def run(self):
-        if self.arguments[0] not in CALCULATORS:
-            raise self.error(f"calculator must be one of {', '.join(CALCULATORS)}, got {self.arguments[0]}")
+        for name in self.arguments:
+            if name not in CALCULATORS:
+                raise self.error(f"calculator must be one of {', '.join(CALCULATORS)}, got {name}")
         depend(self.env)
-        return [nodes.raw("", form(self.arguments[0]), format="html")]
+        text = tabs(self.arguments) if len(self.arguments) > 1 else form(self.arguments[0], sources=False)
+        return [nodes.raw("", text, format="html")]
 
 
 def depend(env):
@@ -216,13 +250,13 @@ def copy_python(app, exception):
         return
     out = Path(app.outdir)
     if not live():
-        for name in ("calculators.js", "worker.mjs", "lib.zip"):
+        for name in ("calculators.js", "exporting.mjs", "worker.mjs", "lib.zip"):
             (out / "_static/calculators" / name).unlink(missing_ok=True)
         print("npm did not deliver Pyodide: the calculators stay as drawn.")
         return
-    (out / SHARED).mkdir(parents=True, exist_ok=True)
+    (out / PLACE).mkdir(parents=True, exist_ok=True)
     for name in CORE:
-        shutil.copy(PYODIDE / name, out / SHARED / name)
+        shutil.copy(PYODIDE / name, out / PLACE / name)
     (out / "_static/calculators/lib.zip").write_bytes(archive())
 
 

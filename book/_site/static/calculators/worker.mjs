@@ -1,4 +1,4 @@
-// Runs the book's library: {id, name, inputs, how} in, {id, answer} or {id, failed} out; how: a value to explain, "" for their names. Started by calculators.js on the first input.
+// Runs the book's library: {id, what, name, inputs, other} in, {id, answer} or {id, failed} out; what: "answer", "more", "how" (other: a value to explain, "" for their names) or "compared" (other: the second inputs). Started by calculators.js on the first input.
 import { loadPyodide } from "../../lite/static/pyodide/pyodide.mjs";
 
 // Pyodide waits for ever where one of its files does not come or is damaged, and may say so to the console alone: so what it asks for is watched.
@@ -21,18 +21,24 @@ const ready = (async () => {
 import json, sys
 sys.path.insert(0, "/library")
 from workloads_book import calculators
-def call(name, inputs, how=None):
-    if how is None:
-        return json.dumps(calculators.answer(name, json.loads(inputs)), allow_nan=False)
-    from workloads_book.calculators.how import how as explained  # how.how
-    return json.dumps(explained(name, json.loads(inputs), how))
+from workloads_book.calculators import forms
+def call(what, name, inputs, other):
+    given = json.loads(inputs)
+    if what == "how":
+        from workloads_book.calculators.how import how as explained  # how.how
+        return json.dumps(explained(name, given, other))
+    if what == "more":
+        return json.dumps({"html": forms.CALCULATORS[name].rest(given)})
+    if what == "compared":
+        return json.dumps(forms.compared(name, given, json.loads(other)))
+    return json.dumps(calculators.answer(name, given), allow_nan=False)
 call`);
 })();
 
-onmessage = async ({ data: { id, name, inputs, how } }) => {
+onmessage = async ({ data: { id, what, name, inputs, other } }) => {
   try {
     const call = await Promise.race([ready, broken]);
-    postMessage({ id, answer: JSON.parse(call(name, JSON.stringify(inputs), how)) });
+    postMessage({ id, answer: JSON.parse(call(what, name, JSON.stringify(inputs), typeof other == "object" ? JSON.stringify(other) : other)) });
   } catch (error) {
     postMessage({ id, failed: String(error.message ?? error).trim().split("\n").pop() });
   }
