@@ -179,12 +179,15 @@ def test_a_slider_is_moved_by_the_keyboard_and_a_preset_by_its_button(live):
     live.get_by_role("button", name="Recorded turn").click()
     wanted = CALCULATORS["audio"].answer(CALCULATORS["audio"].presets["Recorded turn"])["text"]
     live.wait_for_function("t => document.querySelector('#calc-audio .wl-text').textContent == t", arg=wanted, timeout=30_000)
+    live.locator("#calc-audio [data-reset]").click()
+    live.wait_for_function("!location.search", timeout=30_000)
 
 
 @needs_python
 def test_the_address_holds_the_inputs_and_the_shown_program_gives_the_same(live, opened, served):
     change(live, "roofline", "accelerator", "B200")
     text = change(live, "roofline", "new", "1000")
+    live.wait_for_function("location.search.includes('new=1000')")
     address = urlsplit(live.url)
     assert address.fragment == "calc-roofline" and "new=1000" in address.query
     again = opened(f"{LISTED}?{address.query}#{address.fragment}", permissions=["clipboard-read", "clipboard-write"])

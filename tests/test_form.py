@@ -224,6 +224,8 @@ def test_a_step_that_copies_cannot_share_and_links_that_nobody_printed_are_refus
     assert calculators.answer("train", {"gpus": "3"})["field"] == "sequences"
     answer = calculators.answer("train", {"accelerator": "RTX 4090"})
     assert answer["field"] == "link_gbs" and "must be given" in answer["error"]
+    answer = calculators.answer("train", {"accelerator": "H200"})
+    assert answer["field"] == "network_gbs" and "error" not in calculators.answer("train", {"accelerator": "H200", "network_gbs": "50"})
     assert "error" not in calculators.answer("train", {"accelerator": "RTX 4090", "link_gbs": "30", "network_gbs": "10"})
     assert "error" not in calculators.answer("serve", {"accelerator": "RTX 4090", "weights": "INT4"})  # one GPU sends nothing
 

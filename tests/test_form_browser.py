@@ -95,15 +95,15 @@ def test_back_undoes_a_change_and_forward_repeats_it(phone):
 
 @needs_python
 def test_tabs_go_by_arrow_keys_and_take_model_and_machine_along(phone):
-    change(phone, "serve", "accelerator", "H200")
+    change(phone, "serve", "accelerator", "B200")
     phone.locator("#tab-serve").focus()
     phone.keyboard.press("ArrowRight")
     assert phone.locator("#tab-train").get_attribute("aria-selected") == "true" and phone.locator("#calc-train").is_visible()
     assert not phone.locator("#calc-serve").is_visible() and phone.evaluate("document.activeElement.id") == "tab-train"
-    wanted = CALCULATORS["train"].answer({"config": TINY, "accelerator": "H200"})["text"]
+    wanted = CALCULATORS["train"].answer({"config": TINY, "accelerator": "B200"})["text"]
     phone.wait_for_function("t => document.querySelector('#calc-train .wl-text').textContent == t", arg=wanted)
     phone.keyboard.press("End")
-    wanted = CALCULATORS["rl"].answer({"config": TINY, "accelerator": "H200"})["text"]
+    wanted = CALCULATORS["rl"].answer({"config": TINY, "accelerator": "B200"})["text"]
     phone.wait_for_function("t => document.querySelector('#calc-rl .wl-text').textContent == t", arg=wanted)
     phone.keyboard.press("ArrowRight")
     assert phone.locator("#calc-serve").is_visible() and phone.locator("[role=tab][tabindex='0']").count() == 1
@@ -137,8 +137,11 @@ def test_a_file_is_read_and_one_too_long_for_an_address_stays_in_the_browser(pho
 
 @needs_python
 def test_a_part_of_a_name_is_enough_and_is_written_out(phone):
-    change(phone, "serve", "model", "qwen3-8b")
-    assert shown(phone, "serve") == SERVE.answer({"model": "Qwen3-8B"})["text"]
+    phone.locator("#calc-serve-model").fill("qwen3-8b")
+    phone.keyboard.press("Tab")
+    phone.wait_for_function(
+        "t => document.querySelector('#calc-serve .wl-text').textContent == t", arg=SERVE.answer({"model": "Qwen3-8B"})["text"]
+    )
     assert phone.locator("#calc-serve-model").input_value() == "Qwen3-8B"
     reset(phone)
 
@@ -185,6 +188,7 @@ def test_tables_and_drawings_are_given_as_files(phone):
 @needs_python
 def test_the_browser_offers_the_last_model_and_machine(phone):
     change(phone, "serve", "config", TINY)
+    settled(phone, "config=")
     phone.goto(phone.url.partition("?")[0])
     button = phone.locator(".wl-stored")
     assert button.is_visible() and not [u for u in phone.asked[-3:] if "worker" in u]
@@ -200,6 +204,8 @@ def test_all_tabs_keep_the_rules_of_accessibility_with_everything_unfolded(phone
     for name in ("train", "rl", "serve"):
         phone.locator(f"#tab-{name}").click()
         shown(phone, name)
+        phone.wait_for_function("!document.querySelector('.wl-tabs .wl-dim, .wl-tabs .wl-waiting')")
+        phone.wait_for_timeout(300)  # until nothing fades any more
         phone.evaluate("n => document.querySelectorAll(`#calc-${n} details`).forEach(d => { d.open = true; })", name)
         found = phone.evaluate(
             "rules => axe.run('.wl-tabs', {runOnly: rules}).then(r => r.violations.map(v => [v.id, v.nodes[0].html.slice(0, 150)]))", ALL

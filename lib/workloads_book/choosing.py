@@ -21,10 +21,11 @@ from workloads.plan import check_plan
 from workloads.serving.arrivals import Arrival
 from workloads.serving.engine import Served
 from workloads.serving.queues import utilization
-from workloads.serving.speculation import accepted_length, speculative_interval
 from workloads.serving.step_seconds import StepTime
 from workloads.times.roofline import transfer_seconds
 from workloads.times.split import decode_seconds, prefill_seconds
+
+from .studies.speculation import accepted_length, speculative_interval
 
 RUN = Plan(overlap="nothing")
 FORMATS = {"BF16": Formats(), "FP8": Formats("fp8", "fp8")}

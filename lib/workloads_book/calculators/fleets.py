@@ -7,16 +7,16 @@ from workloads import Layout, Machine, Request, dollars_per_million, weight_byte
 from workloads.counts.layout_memory import serving_bytes
 from workloads.plan import under_rate
 from workloads.serving.queues import mg1_wait
-from workloads.serving.speculation import accepted_length, break_even_batch
 from workloads.times.split import decode_seconds, prefill_seconds
 from workloads.units import GIGA, number, quantity
 
 from .. import bands, plot
 from ..choosing import BATCHES, RUN, Copy, Guesses, copy, of_copy, pareto, pooled_wait
 from ..plot import Axis, Line
+from ..studies.speculation import accepted_length, break_even_batch
 from .common import PERCENT, efficiencies, several
 from .forms import calculator, choice, count, doublings, group, num, result
-from .yours import CACHES, CARD, DOLLARS, MODEL, OWN_CARD, OWN_MODEL, WEIGHTS, Yours, selection
+from .yours import CACHES, CARD, DOLLARS, MODEL, OWN_CARD, OWN_MODEL, WEIGHTS, Yours, link_missing, selection
 
 MOST = 1024  # GPUs that are tried
 TENSORS = tuple(doublings(1, 64))
@@ -143,7 +143,7 @@ def splits(found, gpus, tensor):
         if len(held) == TRIED:
             break
     if not held and trouble:
-        raise ValueError(f"link_gbs (GB/s) must be given beside network_gbs for a model on several GPUs: {trouble}")
+        raise link_missing(trouble) from trouble
     return held
 
 

@@ -19,7 +19,7 @@ from ..plot import Axis
 from .common import clock, efficiencies, scaled, several
 from .forms import calculator, choice, count, doublings, group, num, possible, result, switch
 from .rl import PHASES, SHARES, learner_verdict, measured_parts, must_hold
-from .yours import CARD, DOLLARS, MODEL, OWN_CARD, OWN_MODEL, Yours, selection
+from .yours import CARD, DOLLARS, MODEL, OWN_CARD, OWN_MODEL, Yours, link_missing, selection
 
 OWN = ("model", "accelerator", "config", *(i.name for i in OWN_CARD))
 GPUS = count("gpus", "GPUs", 64, "", 1, 10**5, doublings(1, 2**14))
@@ -194,7 +194,7 @@ def _best(run):
             try:
                 run.seconds(held[0].layout)
             except ValueError as error:  # no layout's links are known
-                raise ValueError(f"link_gbs (GB/s) must be given, and network_gbs for more than one node: {error}") from error
+                raise link_missing(error) from error
     return min(found, key=lambda split: split.held.total)
 
 

@@ -121,6 +121,12 @@ def selection(model, accelerator, config, **numbers):
     return Yours(shape, stored, _card(accelerators.accelerator(accelerator), numbers))
 
 
+def link_missing(error):
+    """The refusal of a link that no source prints, at the field where the reader may write it."""
+    name = "network_gbs" if "got 'network'" in str(error) else "link_gbs"
+    return ValueError(f"{name} (GB/s) must be given where several GPUs work together and no source prints it: {error}")
+
+
 def _card(card, numbers):
     own = {name: value for name, value in numbers.items() if value is not None}
     if not own:

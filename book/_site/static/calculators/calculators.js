@@ -178,7 +178,6 @@
       form.dataset.shown = String(Number(form.dataset.shown ?? 0) + 1);
     }
     function show(answer, inputs, begin) {
-      part(".wl-code pre").tabIndex = 0;                      // another program may be wider
       if (text.textContent != answer.text) text.textContent = answer.text;
       part(".wl-result").innerHTML = answer.html;
       part(".wl-code code").textContent = answer.code;
@@ -234,10 +233,11 @@
     }
     updates.set(form, { update, fill, compare });
 
+    part(".wl-code").addEventListener("toggle", () => { part(".wl-code pre").tabIndex = 0; });   // the theme gave none to what was folded
     how.addEventListener("toggle", () => { if (how.open && !lists.children.length) explain(); });
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", ({ target }) => {
-      if (target.type == "file") return;
+      if (!target.name && !target.dataset.stops) return;      // no input of the calculator: a file, a slider of steps
       if (target.list && ![...target.list.options].some((o) => o.value == target.value)) return;   // half a name: read when it is left
       if (target.dataset.stops) slide(target); else follow(form);
       update(target);
