@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from workloads_book.calculators.forms import CALCULATORS
 
-FIRST, CHANGE = 5.0, 0.1  # seconds allowed
+FIRST, CHANGE = 4.0, 0.1  # seconds allowed
 CHANGE_OF = {"task": "executors", "success": "limit", "audio": "buffer"}  # the input that is changed; else the first with a slider
 MEASURE = """async ([name, field, value]) => {
   const form = document.getElementById(`calc-${name}`), box = document.getElementById(`calc-${name}-${field}`);

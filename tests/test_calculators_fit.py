@@ -30,14 +30,21 @@ def held(m, memory_bytes, cards, tokens, width=2):
     return max(0, (cards * memory_bytes - parameters(m).total * width) // (tokens * token_bytes(m, cards)))
 
 
+def heads(m):
+    """Heads of a layer, over which cards split it: 128 of Llama-3.1-405B."""
+    (found,) = {layer.mixer.heads for _, layer in m.stack}
+    return found
+
+
 def check_what_would_do(text, m, tokens, batch, share, width):
-    """Every number of cards that a text names holds the batch, and one fewer does not."""
+    """Every number of cards that a text names holds the batch and divides the heads, and the next smaller one that does is too few."""
     as_they_are, _, in_8_bits = text.partition("What would do: ")[2].partition("with 8-bit weights")
     found = [(*pair, width) for pair in NAMED.findall(as_they_are)] + [(*pair, 1) for pair in NAMED.findall(in_8_bits)]
     for number, name, bytes_each in found:
         cards, memory_bytes = 1 if number == "one" else int(number.replace(",", "")), share * accelerator(name).memory_bytes
-        assert held(m, memory_bytes, cards, tokens, bytes_each) >= batch, (text, name)
-        assert cards == 1 or held(m, memory_bytes, cards - 1, tokens, bytes_each) < batch, (text, name)
+        assert held(m, memory_bytes, cards, tokens, bytes_each) >= batch and heads(m) % cards == 0, (text, name)
+        fewer = [n for n in range(1, cards) if heads(m) % n == 0]
+        assert all(held(m, memory_bytes, n, tokens, bytes_each) < batch for n in fewer[-1:]), (text, name)
     assert found or "No number of the listed accelerators" in text
 
 
@@ -125,13 +132,16 @@ def test_the_pool_of_the_simulator_is_what_the_weights_leave(share, size):
 
 
 def test_405_billion_parameters_in_96_gb_are_refused_with_what_would_do():
-    """811.7 GB of weights and 4.36 GB for a request: ten times 86.4 GB, or four times 259.2 GB; in 8 bits half of the weights."""
+    """811.7 GB of weights and 4.36 GB for a request: ten times 86.4 GB, or four times 259.2 GB; in 8 bits half of the weights.
+
+    128 heads split over 16 or 8 cards, not over 10 or 5.
+    """
     answer = calculators.answer("serving", {"model": "Llama-3.1-405B"})
     assert 9 * 86.4 < 811.7 + 4.36 < 10 * 86.4 and 3 * 259.2 < 811.7 + 4.36 < 4 * 259.2
     assert 4 * 86.4 < 405.9 + 4.36 < 5 * 86.4 and 259.2 < 405.9 + 4.36 < 2 * 259.2
     assert answer["field"] == "model" and "has 86.40 GB" in answer["error"]
     assert "it needs 811.7 GB of weights + 4.360 GB of cache" in answer["error"]
-    assert f"What would do: 10 {MEASURED_CARD} or 4 B300; with 8-bit weights 5 {MEASURED_CARD} or 2 B300" in answer["error"]
+    assert f"What would do: 16 {MEASURED_CARD} or 4 B300; with 8-bit weights 8 {MEASURED_CARD} or 2 B300" in answer["error"]
 
 
 def test_a_pool_of_ones_own_is_kept_between_the_longest_request_and_the_memory():

@@ -31,8 +31,30 @@ def several(cards, name):
     return f"{'one' if cards == 1 else number(cards)} {name}"
 
 
+def splits(m, cards):
+    """Whether the heads of every layer split evenly over so many cards, as engines want it.
+
+    Args:
+        m: a Model.
+        cards: that act as one.
+    """
+    return all(layer.mixer.heads % cards == 0 for _, layer in m.stack if hasattr(layer.mixer, "heads"))
+
+
+def split_verdict(m, cards):
+    """Verdict on cards over which the heads do not split evenly, with the next numbers that do."""
+    if not splits(m, cards):
+        ways = [n for n in range(1, 1025) if splits(m, n)]
+        near = [max(n for n in ways if n < cards), *[n for n in ways if n > cards][:1]]
+        yield (
+            False,
+            f"The heads of {m.name} do not split evenly over {number(cards)} cards, which engines refuse: "
+            f"{' or '.join(map(number, near))} would do. The times are those of an even split.",
+        )
+
+
 def would_fit(m, card, tokens, batch=1, share=1, bytes_per_parameter=2, bytes_per_value=2):
-    """Sentence: which cards hold the weights of a model and a batch of sequences, split by tensor parallelism; 8-bit
+    """Sentence: which cards hold the weights of a model and a batch of sequences, split evenly by tensor parallelism; 8-bit
     weights too.
 
     Args:
@@ -46,7 +68,11 @@ def would_fit(m, card, tokens, batch=1, share=1, bytes_per_parameter=2, bytes_pe
     """
     largest = max(accelerators.accelerators().values(), key=lambda c: c.memory_bytes)
     others = sorted((c for c in accelerators.accelerators().values() if c.memory_bytes > card.memory_bytes), key=lambda c: c.memory_bytes)
-    split = lambda c, width: memory.cards_that_hold(m, share * c.memory_bytes, tokens, batch, width, bytes_per_value)
+
+    def split(c, width):
+        least = memory.cards_that_hold(m, share * c.memory_bytes, tokens, batch, width, bytes_per_value)
+        return least and next((cards for cards in range(least, 1025) if splits(m, cards)), None)
+
     alone = [c for c in others if split(c, bytes_per_parameter) == 1]
 
     def named(width):
@@ -56,7 +82,7 @@ def would_fit(m, card, tokens, batch=1, share=1, bytes_per_parameter=2, bytes_pe
     found = named(bytes_per_parameter)
     smaller = named(1) if bytes_per_parameter > 1 else ""
     if not found:
-        return "No number of the listed accelerators up to 1,024 would do: fewer sequences or tokens, or a smaller model."
+        return "No number of the listed accelerators over which the heads split would do: fewer sequences or tokens, or a smaller model."
     return f"What would do: {found}{f'; with 8-bit weights {smaller}' if smaller not in ('', found) else ''}."
 
 

@@ -224,7 +224,7 @@ def _verdicts(v, engine):
         yield (
             False,
             f"{number(v['preemptions'])} preemption{'s' * (v['preemptions'] != 1)}: {number(v['lost_tokens'])} computed tokens are lost "
-            f"and computed again. More “KV blocks” than {engine.blocks}, or fewer “Seats”, would avoid it.",
+            f"and computed again. More “KV blocks” than {engine.blocks}, or fewer “Seats”, can avoid it.",
         )
     else:
         yield True, "No preemption: a block was free whenever a running request needed one."

@@ -16,7 +16,21 @@ from workloads_book.studies import backlog_paths
 
 from .. import measured_runs, plot
 from ..plot import Axis, Line
-from .common import CARDS, EVEN, MEASURED_CARD, MODELS, PERCENT, clock, efficiencies, measured, must_fit, scaled, several, would_fit
+from .common import (
+    CARDS,
+    EVEN,
+    MEASURED_CARD,
+    MODELS,
+    PERCENT,
+    clock,
+    efficiencies,
+    measured,
+    must_fit,
+    scaled,
+    several,
+    split_verdict,
+    would_fit,
+)
 from .forms import calculator, choice, count, doublings, group, num, result, switch
 
 
@@ -107,7 +121,7 @@ def server(model, accelerator, cards, precision, bytes_per_parameter, bytes_per_
     return result(
         text,
         values,
-        [*_server_verdicts(values, points, batch, copies, named, room), *usual],
+        [*_server_verdicts(values, points, batch, copies, named, room), *split_verdict(m, cards), *usual],
         [(["work", "FLOPs>", "bytes>", "intensity>"] + ["time>"] * bool(fit), rows)],
         [_roofline_plot(points, box)],
     )
@@ -224,6 +238,7 @@ def backlog(model, accelerator, cards, batch, mfu, mbu, context, seconds, rate, 
         "longest_delay_seconds": max(backlog_paths.delay_at(pieces, t, rates[-1]) for t, _ in path if t <= 2 * seconds),
         "path": [list(p) for p in path],
         "fit": fits(m, box, round(mixed.mean_step_context)),
+        "prompt_share": _prompt_seconds(m, box, mixed) / cards,
     }
     text = (
         f"The backlog grows to {number(round(values['peak_steps']))} steps and is gone {clock(values['empty_seconds'])} after the start; "
@@ -255,17 +270,29 @@ def _decode_range(m, card, batch, context, remark=""):
     yield from measured(what, least, "decode", experts=bool(parameter_counts.parameters(m).experts))
 
 
+def _prompt_seconds(m, box, window):
+    """Seconds of one card's arithmetic that the prompts of a second need."""
+    return float(window.rate * window.mean(lambda r: round(prefill(m, r).flops))) / (box.mfu * box.peak)
+
+
 def _backlog_verdicts(values, batch):
     enough = values["mixed_step_rate"] <= min(values["service_rate"])
     yield (
         enough,
-        f"On average {number(round(values['mixed_step_rate']))} steps arrive a second, {'below' if enough else 'above'} the capacity.",
+        f"On average {number(round(values['mixed_step_rate']))} steps arrive a second, {'within' if enough else 'above'} the capacity"
+        + ("." if enough else ": more “Accelerators” or fewer “Requests a second”."),
+    )
+    share = values["prompt_share"]
+    yield (
+        False if share >= 1 else None,
+        f"Decoding alone is counted. The prompts would take {quantity(share, '%', 3)} of the arithmetic of all cards besides"
+        + (": more than there is, whatever decoding needs." if share >= 1 else "."),
     )
     if values["peak_steps"]:
         yield False, f"Work waits {clock(values['mean_delay_seconds'], 3)} on average, at most {clock(values['longest_delay_seconds'], 3)}."
     yield (
         values["fit"] >= batch,
-        f"{number(batch)} sequences a card {'fit' if values['fit'] >= batch else 'do not fit'} ({number(values['fit'])} would).",
+        f"{number(batch)} sequence{'s' * (batch > 1)} a card fit{'s' * (batch == 1)} ({number(values['fit'])} would).",
     )
 
 
@@ -292,6 +319,7 @@ SETTINGS = measured_runs.replay_settings()
 FACTORS = measured_runs.replay_factors()
 MEASURED = {"blocks": SETTINGS["blocks"]}
 MOST_REQUESTS = 6000
+WAIT_AT_END = 0.05  # share of all requests that may still wait when no more come, in a replica that keeps up
 SHAPES = ("long_prompt", "short_output", "short_prompt", "long_output")
 
 
@@ -367,6 +395,7 @@ def simulator(
         "weight_bytes": memory.weight_bytes(m),
     }
     found["tokens_per_second"] = found["output_tokens"] / run.makespan
+    found["left_waiting"] = sum(r.arrival <= 2 * seconds < r.scheduled for r in run.requests)
     known = (model, accelerator) == (EVEN[0], MEASURED_CARD) and engine == Engine(**SETTINGS)
     replays = (name for name in measured_runs.WINDOWS if known and load == measured_runs.replay_load(name))
     replay = next(map(measured_runs.measured_replay, replays), None)
@@ -442,7 +471,13 @@ def _busiest(run, engine, m, card):
 
 def _serving_verdicts(found, windows, measured):
     sent = sum(w.seconds for w in windows)
-    yield found["makespan"] <= 1.25 * sent, f"Requests come for {clock(sent)}; the replica needs {clock(found['makespan'], 3)} for them."
+    left, keeps_up = found["left_waiting"], found["left_waiting"] <= WAIT_AT_END * found["requests"]
+    yield (
+        keeps_up,
+        f"Requests come for {clock(sent)}. At that time {number(left) if left else 'none'} of {number(found['requests'])} still "
+        f"wait{'s' * (left == 1)} for a first step; the last token comes after {clock(found['makespan'], 3)}."
+        + ("" if keeps_up else " The queue grows: a second replica, or fewer “Requests a second”."),
+    )
     again = found["preemptions"]
     yield (
         again == 0,

@@ -103,14 +103,17 @@ def must_hold(step_of, gpus, gpus_per_copy, gpus_name, model, accelerator):
 
 
 def learner_verdict(step):
-    """Said where weights, gradients and optimizer state of all weights exceed the memory of the GPUs that learn."""
-    gpus, memory_bytes = step.placement.gpus, step.gpu.memory_bytes
-    state = training_memory.training_state_bytes(step.policy.all_parameters).total
-    if not step.method.lora and step.method.trainable_share == 1 and state > gpus * memory_bytes:
+    """Said where the weights, and the gradients and optimizer state of what is trained, exceed the memory of the GPUs that learn."""
+    gpus, memory_bytes, policy = step.placement.gpus, step.gpu.memory_bytes, step.policy
+    trained = 0 if step.method.lora else step.method.trainable_share * policy.all_parameters
+    state = training_memory.training_state_bytes(trained).total if trained else 0
+    frozen = policy.weight_bytes * (1 - trained / policy.all_parameters)
+    if state + frozen > gpus * memory_bytes:
+        kept = f"Learning keeps {'at least ' * step.method.lora}{quantity(state + frozen, 'B')}"
         yield (
             False,
-            f"Learning keeps 18 B a parameter, {quantity(state, 'B')}, more than {number(gpus)} GPUs of "
-            f"{quantity(memory_bytes, 'B')} hold: it needs {number(ceil(state / memory_bytes))}, or state kept elsewhere.",
+            f"{kept}, 18 B a trained parameter{' and the frozen weights' if frozen else ''}, more than {number(gpus)} GPUs of "
+            f"{quantity(memory_bytes, 'B')} hold: it needs {number(ceil((state + frozen) / memory_bytes))}, or state kept elsewhere.",
         )
 
 

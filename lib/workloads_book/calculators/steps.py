@@ -21,6 +21,7 @@ from .rl import (
     ROUND_CARD,
     ROUND_MODEL,
     SHARES,
+    learner_verdict,
     measured_parts,
     must_hold,
     named_card,
@@ -102,8 +103,9 @@ def _machine(accelerator, own):
     return "own accelerators" if changed else accelerator
 
 
-def _remarks(accelerator, own, **shares):
-    """Verdicts on what is assumed of another machine or an own model."""
+def _remarks(step, accelerator, own, **shares):
+    """Verdicts on the memory of the learner, on what is assumed of another machine or an own model."""
+    yield from learner_verdict(step)
     yield from assumed_shares(named_card(accelerator), SHARES, **shares)
     if own["active_billion"] is not None and own["kv_bytes"] is None:
         yield None, "The cache of a token is that of the model chosen; attention's FLOPs are left out for a model given by its size."
@@ -173,7 +175,7 @@ def throughput(model, accelerator, gpus, batch, completion, count_cache, gpus_pe
         [
             (None, f"A sequence gets a token every {quantity(values['interval_seconds'], 's', 3)}; decode is {found.regime}."),
             (True, f"{number(fit)} sequences of {number(completion)} tokens fit on a copy of the weights."),
-            *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
+            *_remarks(base, accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
             *usual,
         ],
         [(["tokens/s", "a GPU>", "all>"], rows)],
@@ -300,7 +302,7 @@ def roofline_check(model, accelerator, gpus, gpus_per_copy, completion, growth, 
     return result(
         text,
         values,
-        [*_roofline_verdicts(values, found, count_cache), *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"])],
+        [*_roofline_verdicts(values, found, count_cache), *_remarks(step, accelerator, own, mfu=given["mfu"], mbu=given["mbu"])],
         [(["read-out", "value>"], rows)],
         [_memory_bar(step)],
     )
@@ -413,7 +415,7 @@ def step_by_length(lengths, model, accelerator, gpus, gpus_per_copy, flops_colum
         values,
         [
             *_length_verdicts(found, crossing, flops_column, one),
-            *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
+            *_remarks(one.step, accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
             *measured_parts(one.step, f" at {number(typical)} tokens"),
         ],
         [
@@ -533,7 +535,11 @@ def token_prices(
     return result(
         text,
         values,
-        [*_price_verdicts(bill, metered), *_remarks(accelerator, own, mfu=given["mfu"], mbu=given["mbu"]), *measured_parts(found.step)],
+        [
+            *_price_verdicts(bill, metered),
+            *_remarks(found.step, accelerator, own, mfu=given["mfu"], mbu=given["mbu"]),
+            *measured_parts(found.step),
+        ],
         [(["tokens", "in a step>", "time>", "a million>", "of the bill>"], rows)],
         [_price_plot(curve, completion, prices)],
     )

@@ -185,16 +185,16 @@ def success(old_cost, old_success, new_cost, new_success, correlation, limit, de
     return result(
         text,
         values,
-        _success_verdicts(values, share, new <= old),
+        _success_verdicts(values, share, new_success),
         [(["", "old>", "new>"], rows)],
         [_success_plot(methods, correlation, limit)],
     )
 
 
-def _success_verdicts(v, share, pays):
+def _success_verdicts(v, share, new_success):
     even = v["break_even_success"]
     yield (
-        pays,
+        even is not None and new_success >= even,
         f"Attempts independent, the new method pays from a success rate of {quantity(even, '%', 4)} on."
         if even
         else "No success rate repays the new method's cost, attempts independent.",
