@@ -139,6 +139,13 @@ class Foreign:
         return getattr(numpy, name)
 
 
+def test_in_a_browser_which_has_no_processes_the_run_is_of_this_one(monkeypatch):
+    monkeypatch.setattr(computer.sys, "platform", "emscripten")
+    monkeypatch.setattr(computer, "measure", lambda: "measured here")
+    monkeypatch.setattr(computer.subprocess, "run", lambda *a, **k: pytest.fail("no processes here"))
+    assert computer.measured_alone() == "measured here"
+
+
 def test_an_accelerator_computes_the_same_steps_with_its_own_library(monkeypatch):
     foreign = Foreign()
     monkeypatch.setitem(sys.modules, "cupy", foreign)

@@ -123,6 +123,20 @@ def test_the_bands_hold_most_rows_of_a_publisher_left_out():
 PRINTED = [r for r in ROWS.values() if {r["reported_mfu"], r["reported_tflops"]} != {"-"}]
 
 
+def test_the_error_bar_is_the_factor_that_holds_four_in_five_rows_of_a_publisher_left_out():
+    """Dense training of short sequences: a factor of two; each publisher counts once."""
+    factors, members = score.errors(), score.classes(SCORES)
+    assert factors.keys() == score.bands().keys()
+    for name, factor in factors.items():
+        inside = []
+        for publisher in {s.publisher for s in members[name] if s.ratio <= 1}:
+            middle = score.bands(without=publisher)[name].middle
+            own = [s.ratio for s in members[name] if s.publisher == publisher and s.ratio <= 1]
+            inside.append(sum(middle / factor * 0.9999 <= ratio <= middle * factor * 1.0001 for ratio in own) / len(own))
+        assert sum(inside) / len(inside) >= 0.8 - 1e-9
+    assert all(factor < 2 for name, factor in factors.items() if name.startswith(("train", "lora")) and "long" not in name)
+
+
 def test_every_printed_utilisation_is_read_back_or_its_difference_is_named():
     """All publishers that print FLOP/s or an MFU beside tokens/s: within 1% of a rule, but for two models of Nemotron 3 and for rates
     that the source rounds to multiples of 32 tokens/s."""
