@@ -350,6 +350,8 @@ def test_each_is_judged_by_numbers_of_their_own(tmp_path):
     """Their own solution gets all points, another's values none, another's notebook a remark, numbers that nobody was given zero."""
     course, folder, roster = tmp_path / "course", tmp_path / "in", tmp_path / "names.txt"
     roster.write_text("ann\nben\ncid\n")
+    (course / "variants").mkdir(parents=True)
+    (course / "variants/key").write_text("7" * 64)  # one key, so that chance gives no two people the same number
     assignment.assign_variants(["3-03"], course, "week", str(roster), hints=False)
     identity = {person: i for i, person in assignment.variants_of(course, "week").items()}
 
