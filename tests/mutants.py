@@ -52,6 +52,9 @@ OWN = {  # tests by another name
     **dict.fromkeys(("layout", "machine", "passes"), "passes"),
     "links": "collectives",
     "blocks": "simulation_features",
+    "chains": "request_tokens",
+    "engine_steps": "moving",
+    "pipeline_schedule": "pipeline",
 }
 GENERATED = ("edges", "fuzz", "kinds_of_number")  # tests that go through all modules, each case named by what it calls
 EACH = 20  # places drawn in a module at least
