@@ -41,7 +41,8 @@ OWN = {  # tests by another name
     **dict.fromkeys(("step_seconds", "calibration", "engine", "simulation_steps"), "simulation"),
     **dict.fromkeys(("capacity", "configuration", "generation", "parts", "price"), "phases"),
     **dict.fromkeys(("samples", "unrolled_rounds", "weight_sync"), "round_schedule"),
-    **dict.fromkeys(("engine_steps", "pipeline_schedule"), "moving"),
+    "engine_steps": "moving",
+    "pipeline_schedule": "pipeline",
     "arrival_patterns": "arrivals",
     "chains": "request_tokens",
     "backlog_paths": "fluid",
@@ -52,9 +53,6 @@ OWN = {  # tests by another name
     **dict.fromkeys(("layout", "machine", "passes"), "passes"),
     "links": "collectives",
     "blocks": "simulation_features",
-    "chains": "request_tokens",
-    "engine_steps": "moving",
-    "pipeline_schedule": "pipeline",
 }
 GENERATED = ("edges", "fuzz", "kinds_of_number")  # tests that go through all modules, each case named by what it calls
 EACH = 20  # places drawn in a module at least
