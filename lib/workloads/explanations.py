@@ -46,6 +46,7 @@ BARE = dict(float=float, int=int, trunc=int, index=operator.index, bool=bool, ab
 BARE |= {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _unit_of = cache(lambda annotation: next((UNITS[word] for word in re.findall(r"\w+", str(annotation)) if word in UNITS), ""))
 _units = cache(lambda kind: {field.name: _unit_of(field.type) for field in fields(kind)})
+_held = lambda shape: vars(shape) if hasattr(shape, "__dict__") else {f.name: getattr(shape, f.name) for f in fields(shape)}
 _bare = lambda value: value.value if isinstance(value, _Traced) else value
 JOINED = {"max": lambda *values: max(values), "min": lambda *values: min(values), "sum": lambda *values: total(values)}
 
@@ -136,7 +137,7 @@ class _Recording:
             return
         own, whose = frame.f_code.co_name.strip("_"), str(getattr(frame.f_locals.get("self"), "name", ""))  # a matrix says which one it is
         own = f"{whose}.{own}".replace(" ", "_") if re.fullmatch("[a-z ]+", whose) else own
-        parts = [(f"{own}.{part}", value) for part, value in vars(result).items()] if is_dataclass(result) else []
+        parts = [(f"{own}.{part}", value) for part, value in _held(result).items()] if is_dataclass(result) else []
         for name, value in (*frame.f_locals.items(), *parts, (own, result)) if not re.match("<|__", frame.f_code.co_name) else ():
             if isinstance(value, _Traced) and not value.name and value.op != "const":
                 value.name = name.strip("_")
@@ -195,7 +196,7 @@ def _mapped(value: Any, change, path, unit="", known=None):
     if not is_dataclass(value) or isinstance(value, type):
         return value
     made, units, known = object.__new__(type(value)), _units(type(value)), _known(value, known or {})
-    for name, inner in vars(value).items():
+    for name, inner in _held(value).items():
         inner = BYTES.get(inner, inner) if isinstance(value, Formats) else inner
         object.__setattr__(made, name, _mapped(inner, change, (*path, name), units[name], known) if name in units else inner)
     return made
