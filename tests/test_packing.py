@@ -21,7 +21,7 @@ import assignment
 import class_site
 import content
 import packing
-from workloads_site import install
+from workloads_site import calculators, install
 
 WHEELS = packing.wheels()
 LEDGER = json.loads((ROOT / "lib" / packing.LEDGER).read_text(encoding="utf-8"))
@@ -130,3 +130,9 @@ def test_the_line_of_pip_takes_the_wheels_of_the_site_and_every_copied_program_r
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "".join(calculator.answer({})["text"] + "\n" for calculator in CALCULATORS.values())
+
+
+def test_a_form_has_one_note_which_its_script_rewrites_and_the_line_of_pip_beside_it():
+    html = calculators.form("audio")
+    assert html.count('class="wl-note"') == 1 and html.count('class="wl-pip"') == 1
+    assert 'class="wl-pip"' in html.partition('class="wl-code"')[2].partition("</details>")[0]

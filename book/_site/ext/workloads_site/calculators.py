@@ -166,7 +166,7 @@ def form(name, given=None, sources=True):
         f'<div class="wl-result wl-more">{calculator.rest(values)}</div></div></div>'
         f'<div class="wl-buttons wl-actions" hidden>{actions}</div><div class="wl-compared" hidden></div>'
         f'<details class="wl-code"><summary>As Python</summary><pre tabindex="0"><code>{escape(answer["code"])}</code></pre>'
-        f'<p class="wl-note">For a Python of your own, from 3.11 on: {install.line()}</p></details>'
+        f'<p class="wl-install">For a Python of your own, from 3.11 on: {install.line()}</p></details>'
         f"{_how(name, values)}"
         f'<p class="wl-note">The result of the inputs shown. {note}</p></form>'
     )
