@@ -202,6 +202,11 @@ def _mapped(value: Any, change, path, unit="", known=None):
     return made
 
 
+def _held(shape):
+    """{name: value} of a shape, one with slots too."""
+    return vars(shape) if hasattr(shape, "__dict__") else {name: getattr(shape, name) for name in shape.__slots__}
+
+
 def _known(shape, outer):
     """{(field, number): where it comes from}: rows of a table that knows the shape, names of formats, defaults of the shape."""
     kind, found = type(shape).__name__, {**outer}
