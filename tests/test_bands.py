@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 
 from workloads_book import bands, score
+from workloads_book.score.__main__ import main
 from workloads_book.calculators import CALCULATORS
 
 BAND = bands.Band(0.25, 0.4, 0.5, 100, 4)
@@ -20,7 +21,7 @@ def test_the_table_is_that_of_the_scores():
 
 
 def test_the_command_prints_the_table(capsys):
-    assert score.main(["--bands"]) == 0
+    assert main(["--bands"]) == 0
     assert capsys.readouterr().out == bands.TABLE.read_text(encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from conftest import ROOT
 
 import workloads as wl
 from workloads_book import score, splits
-from workloads_book.score import Unscored
+from workloads_book.score import Unscored, predictions
 
 ROWS = {row["id"]: row for row in score.table("measured")}
 SCORES, GAPS = score.published()
@@ -240,7 +240,7 @@ def mine(tmp_path, text):
     command = [sys.executable, "-m", "workloads_book.score", path]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT / "lib", check=True)
     head, *found = (line.split("\t") for line in done.stdout.splitlines())
-    assert tuple(head) == score.COLUMNS == ("id", "kind", "bound", "ratio", "p10", "p50", "p90", "predicted_ratio", "why")
+    assert tuple(head) == predictions.COLUMNS == ("id", "kind", "bound", "ratio", "p10", "p50", "p90", "predicted_ratio", "why")
     return {line[0]: dict(zip(head, line)) for line in found}
 
 
@@ -257,7 +257,7 @@ def test_the_command_says_why_for_every_reason_that_it_has(tmp_path):
 def test_another_measured_column_moves_what_is_divided_by_it_and_nothing_else(tmp_path):
     now = mine(tmp_path, MINE)
     later = mine(tmp_path, MINE.replace("\t5762\t", "\t576.2\t"))
-    fixed = [c for c in score.COLUMNS if c not in ("ratio", "predicted_ratio")]
+    fixed = [c for c in predictions.COLUMNS if c not in ("ratio", "predicted_ratio")]
     assert {name: [line[c] for c in fixed] for name, line in now.items()} == {
         name: [line[c] for c in fixed] for name, line in later.items()
     }
@@ -273,14 +273,14 @@ def test_the_prediction_is_the_bound_over_the_median_share_of_the_others(tmp_pat
     for s in SCORES:
         if s.group == "train, 16 bits, dense, several chips" and s.ratio <= 1:
             shares.setdefault(s.publisher, []).append(s.ratio * splits.with_splits(ROWS[s.id]))
-    assert score.predicted(row, score.score(row)) == pytest.approx(score.score(row).bound / score.quantile(shares, 0.5))
+    assert predictions.predicted(row, score.score(row)) == pytest.approx(score.score(row).bound / score.quantile(shares, 0.5))
     assert float(found["predicted_ratio"]) == pytest.approx(float(found["ratio"]) / score.quantile(shares, 0.5), rel=1e-3)
 
 
 def test_a_stated_split_lengthens_the_prediction():
     row = ROWS["nemo_2024-12"]
     without = changed("nemo_2024-12", parallel="-", note="-")
-    longer = score.predicted(row, score.score(row)) / score.predicted(without, score.score(without))
+    longer = predictions.predicted(row, score.score(row)) / predictions.predicted(without, score.score(without))
     assert longer == pytest.approx(splits.with_splits(row)) and longer > 1.005
 
 
