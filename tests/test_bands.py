@@ -9,8 +9,8 @@ import pytest
 from conftest import ROOT
 
 from workloads_book import bands, score
-from workloads_book.score.__main__ import main
 from workloads_book.calculators import CALCULATORS
+from workloads_book.score.__main__ import main
 
 BAND = bands.Band(0.25, 0.4, 0.5, 100, 4)
 

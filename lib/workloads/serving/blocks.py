@@ -106,7 +106,7 @@ class _Coming:
             if arrival.after is not None:
                 self.after.setdefault(arrival.after, []).append(place)
 
-    def _made(self, place):
+    def _made(self, place) -> Any:
         return None if place is None else _Row(place, self.load[place], self.engine)
 
     def first(self) -> Any:

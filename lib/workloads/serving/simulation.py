@@ -260,7 +260,8 @@ def serve(load: Sequence[Arrival], engine: Engine, step_time: StepTime) -> Run:
         None,
         _Timeline(engine),
     )
-    pool, served = (_CachingPool if engine.prefix_caching else _Pool)(engine), [None] * len(load)
+    pool = (_CachingPool if engine.prefix_caching else _Pool)(engine)
+    served: list[Any] = [None] * len(load)
     now = seen = 0
     while waiting or decoding.rows or partial or coming.first():
         horizon = seen if engine.planned_ahead and (decoding.rows or partial) else now

@@ -259,7 +259,7 @@ class UnevenTime(StepTime):
         kinds: a `Kind` for all layers that are alike, beside those that meet and keep every position.
     """
 
-    kinds: Sequence[Kind] = ()
+    kinds: Sequence[Kind] = ()  # pyrefly: ignore[bad-override]
 
     def __post_init__(self):
         object.__setattr__(self, "kinds", tuple(self.kinds))
