@@ -130,7 +130,7 @@ def test_nothing_of_python_is_fetched_before_the_first_input(live):
 def test_a_change_shows_what_the_library_computes_here(name, field, value, live, served):
     answer = CALCULATORS[name].answer({field: value})
     assert change(live, name, field, value) == answer["text"]
-    assert live.locator(f"#calc-{name} .wl-code code").text_content() == answer["code"]
+    assert live.locator(f"#calc-{name} .wl-code pre code").text_content() == answer["code"]
     assert live.locator(f"#calc-{name} figure.wl-figure").count() == answer["html"].count("<figure")
     live.locator(f"#calc-{name} [data-reset]").click()
     live.wait_for_function(

@@ -180,7 +180,7 @@
     function show(answer, inputs, begin) {
       if (text.textContent != answer.text) text.textContent = answer.text;
       part(".wl-result").innerHTML = answer.html;
-      part(".wl-code code").textContent = answer.code;
+      part(".wl-code pre code").textContent = answer.code;
       for (const [name, full] of Object.entries(answer.named)) write(form.elements[name], full);
       for (const field of form.querySelectorAll("textarea[name]")) {
         const found = answer.kept[field.name], place = field.parentElement.querySelector(".wl-kept");
@@ -256,7 +256,7 @@
       const { preset, csv, svg, png } = target.dataset;
       if (preset) fill(JSON.parse(preset));
       if ("reset" in target.dataset) fill({});
-      if ("copy" in target.dataset) copy(`# ${part(".wl-pip").textContent}\n${part(".wl-code code").textContent}`, target);
+      if ("copy" in target.dataset) copy(`# ${part(".wl-pip").textContent}\n${part(".wl-code pre code").textContent}`, target);
       if ("link" in target.dataset) { keep(form); copy(location.href, target); }
       if ("freeze" in target.dataset) {
         if (frozen.has(form)) frozen.delete(form); else frozen.set(form, given(form));
