@@ -10,7 +10,7 @@ from conftest import ROOT
 
 from workloads_book import bands, score
 from workloads_book.calculators import CALCULATORS
-from workloads_book.score.__main__ import main
+from workloads_book.predictions import main
 
 BAND = bands.Band(0.25, 0.4, 0.5, 100, 4)
 

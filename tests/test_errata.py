@@ -230,4 +230,4 @@ def test_erratum_praise_of_what_does_not_fit():
     assert roofline["text"].startswith("Llama-3.1-70B does not fit one H100 SXM") and "/s" not in roofline["text"]
     assert roofline["values"]["tokens_per_second"] is None and roofline["verdicts"][0][0] is False
     served = calculators.answer("serving", {"model": "Llama-3.1-405B"})
-    assert served["field"] == "model" and "What would do: 10 RTX PRO 6000" in served["error"]
+    assert served["field"] == "model" and "What would do: 16 RTX PRO 6000" in served["error"]

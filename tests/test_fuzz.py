@@ -597,6 +597,7 @@ EXAMPLES = [
     arrival_patterns.Client("a", ((request_tokens.Request(8, 4), 1),), (1.0,), 2.0),
     service_levels.Events(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 9),
     service_levels.Chunk(1.0, 8),
+    pipeline_schedule.Work(0, "F", 0, 0, 0.0, 1.0),
     service_levels.Objectives(1.0, 0.1, 9.0),
     backlog_paths.Piece(60, 1, 3),
     attempts.Attempts(16, 12, 100),

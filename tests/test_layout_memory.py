@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import test_pipeline as schedules
 
 from workloads.counts.layout import SINGLE, Layout, Plan
 from workloads.counts.layout_memory import in_flight, must_fit, serving_bytes, training_bytes
@@ -13,6 +12,7 @@ from workloads.counts.training_memory import activation_bytes, training_state_by
 from workloads.facts.formats import Formats
 from workloads.facts.models import Model, model
 from workloads_book import score, splits
+from workloads_book.studies.pipeline_schedule import most_held, schedule_work
 
 DENSE = Model("dense", 8, 100, layers=4, heads=4, kv_heads=2, head_dim=2, ffn=12)
 TABLE, INSIDE = 800, 4 * (8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 12 + 2 * 8) + 8
@@ -26,17 +26,14 @@ def parts(held):
 # ------------------------------------------------------------------------------------------------ micro-batches in flight
 @pytest.mark.parametrize("p, m", [(1, 3), (2, 2), (4, 8), (4, 4), (5, 15), (8, 16)])
 def test_stages_hold_what_a_schedule_that_is_run_holds(p, m):
-    for schedule, orders, freed in (
-        ("gpipe", schedules.gpipe(p, m), "B"),
-        ("1f1b", schedules.one_forward_one_backward(p, m), "B"),
-        ("zero-bubble", schedules.weights_put_off(p, m), "W"),
-    ):
-        assert [in_flight(p, m, schedule, stage=s) for s in range(p)] == [schedules.most_held(order, freed) for order in orders]
+    for schedule in ("gpipe", "1f1b", "zero-bubble"):
+        work = schedule_work(p, m, schedule=schedule)
+        assert tuple(in_flight(p, m, schedule, stage=s) for s in range(p)) == most_held(work)
 
 
 @pytest.mark.parametrize("p, m, v", [(2, 4, 2), (4, 4, 2), (4, 8, 3), (4, 16, 2), (3, 6, 4)])
 def test_interleaved_stages_hold_parts_of_micro_batches(p, m, v):
-    held = [schedules.most_held(order, "B") / v for order in schedules.interleaved(p, m, v)]
+    held = [chunks / v for chunks in most_held(schedule_work(p, m, schedule="interleaved", chunks=v))]
     assert [in_flight(p, m, "interleaved", v, stage=s) for s in range(p)] == pytest.approx(held)
     assert in_flight(p, m, "interleaved") == in_flight(p, m)  # one part is no interleaving
 

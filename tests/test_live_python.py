@@ -10,7 +10,7 @@ from test_lite import LIVE, agree, assignment, built, code, lite, notebooks, sto
 
 # a reader must download what these import: a law derived by SymPy and fitted by SciPy, and the pages and the exercise that go on with it
 FITS = {f"book/workloads/{page}.ipynb" for page in ("3-6-1", "3-6-1-evidence", "3-6-1-fit", "3-6-1-life", "3-6-2", "3-7-fallacies")}
-FITS |= {"exercises/3-08/3-08.ipynb"}
+FITS |= {"exercises/3-08/3-08.ipynb", "exercises/d-log/d-log.ipynb"}
 LONG = {f"book/workloads/3-1-4-{page}.ipynb" for page in ("measured", "settings")}  # half the time of them all
 
 

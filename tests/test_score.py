@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT
 
 import workloads as wl
-from workloads_book import score, splits
-from workloads_book.score import Unscored, predictions
+from workloads_book import predictions, score, splits
+from workloads_book.score import Unscored
 
 ROWS = {row["id"]: row for row in score.table("measured")}
 SCORES, GAPS = score.published()

@@ -176,7 +176,7 @@ def sentence(what, bound_seconds, kind, **work):
         >>> sentence("An update", 0.012, "train", chips=8)
         'An update: bound 12 ms; measured machines need 23 to 44 ms.'
         >>> sentence("The whole step", 131, "rl", chips=8).partition(": ")[2]
-        'bound 130 s; unknown what machines need: fewer than 3 publishers measured such work.'
+        'bound 2.2 min; unknown what machines need: fewer than 3 publishers measured such work.'
     """
     return f"{what}: {measured_range(bound_seconds, kind, **work)}."
 
@@ -193,7 +193,7 @@ def shares(kind, bits=16, experts=False, chips=1, tokens=0):
 
     Example:
         >>> shares("lora", 8, chips=8).partition(" (")[0]
-        '80% lie between 24% and 41%, half below 33%'
+        '80% lie between 25% and 41%, half below 33%'
     """
     b = band(kind, bits, experts, chips, tokens)
     return f"80% lie between {b.low:.0%} and {b.high:.0%}, half below {b.middle:.0%} ({b.rows} rows of {b.publishers} publishers)"

@@ -116,9 +116,10 @@ def cache_pool(
         {'blocks': 184, 'block_size': 16, 'groups': (), 'seat': 1}
     """
     free, state, sizes = positive(free, "free", "B"), Fraction(memory.state_bytes(model)), {}
+    block_size = int(whole(block_size, "block_size", "tokens", least=1))
     for size, span in memory._by_span(model, formats.cache_bytes, whole(cards, "cards", least=1)):
         kept = 0 if flag(whole_past, "whole_past") else span.keeps
-        sizes[kept] = sizes.get(kept, 0) + Fraction(size) / span.every * whole(block_size, "block_size", "tokens", least=1)
+        sizes[kept] = sizes.get(kept, 0) + Fraction(size) / span.every * block_size
     parts = sizes.values() or [positive(state, f"cache or state of {model.name}", "B")]
     block = Fraction(gcd(*(part.numerator for part in parts)), lcm(*(part.denominator for part in parts)))
     groups = tuple((kept, int(size / block)) for kept, size in sorted(sizes.items()))

@@ -6,14 +6,15 @@ The orders are those of the papers; when a piece starts is not written into them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from workloads.checks import MANY, between, formula, multiple, nonnegative, one_of, positive, some, whole
+from workloads.checks import MANY, between, formula, keep, multiple, nonnegative, one_of, positive, some, whole
 from workloads.counts.layout import SCHEDULES
 from workloads.units import Count, Seconds, Share
 
 
-class Work(NamedTuple):
+@dataclass(frozen=True)
+class Work:
     """A piece of work: its stage, "F" forward, "B" backward or "W" gradients of weights, micro-batch and chunk, all from 0; start
     and end (s).
 
@@ -28,6 +29,11 @@ class Work(NamedTuple):
     chunk: Count
     start: Seconds
     end: Seconds
+
+    def __post_init__(self):
+        keep(self, whole, "", "stage", "micro_batch", "chunk")
+        one_of(self.kind, "kind", ("F", "B", "W"))
+        keep(self, nonnegative, "s", "start", "end")
 
 
 def _gpipe(p, m):

@@ -1,10 +1,11 @@
 """Published measurements beside the bounds of the library: how far apart they are, by kind of work and publisher.
 
-Nothing is fitted, and the measured column is only divided by. `python -m workloads_book.score` is the command (see `score.__main__`).
+Nothing is fitted, and the measured column is only divided by. `python -m workloads_book.score` is the command of `predictions`.
 """
 
 import csv
 import re
+import runpy
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,11 +18,11 @@ from workloads.facts.layers import Attention, Experts, Layer, Plain
 from workloads.facts.models import Model
 from workloads.units import quantity
 
-from .. import bands as table_of_bands
-from ..bands import LEAST_PUBLISHERS, Band, class_of
-from ..rl_rows import rl_bound_of, rl_layouts
+from . import bands as table_of_bands
+from .bands import LEAST_PUBLISHERS, Band, class_of
+from .rl_rows import rl_bound_of, rl_layouts
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).with_name("data")
 KINDS = ("train", "lora", "decode", "prefill", "static", "offline", "rl")
 # bits of a stored weight, scales included (NVFP4: a byte of scale for 16 values; MXFP8: for 32), and the format it is multiplied in
 FORMATS = {
@@ -577,3 +578,7 @@ def written(row):
     """
     low, middle, high = (float(row[end]) for end in ("p10", "p50", "p90"))
     return Band(low, middle, high, int(row["rows"]), int(row["publishers"]))
+
+
+if __name__ == "__main__":  # what others predict needs this module: the command stands there
+    runpy.run_module("workloads_book.predictions", run_name="__main__")
