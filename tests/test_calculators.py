@@ -546,6 +546,19 @@ def test_live_parts_come_together_or_not_at_all(live, monkeypatch, tmp_path):
     assert ("without its live parts" in site.form("audio")) is not live
 
 
+def test_where_many_calculators_share_a_page_their_lists_lie_in_files_beside_it(tmp_path):
+    app, few, many = App(tmp_path), site.form("audio"), "".join(map(site.form, ("audio", "roofline", "training")))
+    assert site.set_apart(app, "book/chapter/page", few) == few and not [*tmp_path.rglob("*.html")]
+    page = site.set_apart(app, "book/page", many)
+    files = {
+        name: (tmp_path / f"_static/calculators/how/{name}.html").read_text(encoding="utf8") for name in ("audio", "roofline", "training")
+    }
+    assert "wl-how" not in page and all(f'href="../_static/calculators/how/{name}.html"' in page for name in files)
+    lists = [re.search("<main><h1>.*?</h1>(.*)</main>", text, re.DOTALL)[1] for text in files.values()]
+    back = iter(lists)
+    assert re.sub(r'<p><a class="wl-apart".*?</p>', lambda _: next(back), page) == many  # nothing else moved, each to its own
+
+
 # ------------------------------------------------------------------------------------------------------------------------- in Pyodide
 def numbers(found, path=""):
     """Every number of a result, by its place."""

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+from html import unescape
 from urllib.parse import urlsplit
 
 import pytest
@@ -10,6 +11,7 @@ from conftest import ROOT, SITE
 from test_accessibility import ALL, OF_COLOUR
 
 from workloads_book.calculators.forms import CALCULATORS
+from workloads_book.calculators.how import headlines, how
 
 LISTED = "book/calculators.html"
 PAGES = sorted(
@@ -21,6 +23,7 @@ needs_site = pytest.mark.skipif(not PAGES, reason="the site is not built: run `m
 needs_python = pytest.mark.skipif(
     not (PAGES and LIVE), reason="the site is built without its live parts: run `make book` where npm is in reach"
 )
+WORDS = "e => [...e.querySelectorAll('code, small')].map(part => part.textContent).join(' ')"
 HEAVY = ("lite/static/pyodide/", "_static/calculators/lib.zip", "_static/calculators/worker.mjs")
 
 
@@ -87,6 +90,46 @@ def test_the_default_result_reads_without_javascript_from_a_file(page, browser):
 def test_every_calculator_is_listed():
     found = re.findall(r'id="calc-([a-z-]+)" data-name', (SITE / LISTED).read_text(encoding="utf8"))
     assert found and set(found) == set(CALCULATORS)
+
+
+def lists_of(name, inputs):
+    """What *How?* unfolds for some inputs, in words."""
+    text = "".join(how(name, inputs, value)["html"] for value in headlines(name, inputs))
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+@needs_site
+@pytest.mark.parametrize("name", ["success", "roofline"])
+def test_without_javascript_how_leads_to_where_each_number_comes_from(name, browser):
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto((SITE / LISTED).as_uri())
+    tab.locator(f"#calc-{name} .wl-explained > summary").click()
+    tab.locator(f"#calc-{name} .wl-apart").click()
+    assert tab.locator("h1").inner_text() == CALCULATORS[name].title
+    assert " ".join(tab.locator("main").evaluate(WORDS).split()) == lists_of(name, CALCULATORS[name].read({}))
+    context.close()
+
+
+@needs_python
+@pytest.mark.parametrize("name", ["success", "roofline"])
+def test_how_unfolds_the_inputs_drawn_without_python_and_others_with_it(name, opened):
+    page = opened(LISTED)
+    page.locator(f"#calc-{name} .wl-explained > summary").click()
+    page.wait_for_selector(f"#calc-{name} .wl-lists > ul")
+    lists = page.locator(f"#calc-{name} .wl-lists")
+    assert " ".join(lists.evaluate(WORDS).split()) == lists_of(name, CALCULATORS[name].read({}))
+    assert not [u for u in page.asked if any(part in u for part in HEAVY)] and not page.trouble
+    field, value = {"success": ("new_cost", "1.5"), "roofline": ("batch", "16")}[name]
+    change(page, name, field, value)
+    assert lists.locator("ul").count() == 0
+    page.locator(f"#calc-{name} .wl-explained > summary").click()
+    page.wait_for_function(
+        "n => { const l = document.querySelector(n); return l.children.length && !l.querySelector(':scope > p'); }",
+        arg=f"#calc-{name} .wl-lists",
+    )
+    assert " ".join(lists.evaluate(WORDS).split()) == lists_of(name, CALCULATORS[name].read({field: value}))
+    page.context.close()
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import math
+import re
 import shutil
 import tomllib
 import zipfile
@@ -233,9 +234,38 @@ def place(app, doctree):
         depend(app.env)
 
 
+LISTS = re.compile(
+    r'(<form class="wl-calculator" id="calc-([a-z-]+)".*?<div class="wl-lists" aria-live="polite">)(.*?)(?=</div>)', re.DOTALL
+)
+MANY = 100_000  # characters of lists on one page
+ALONE = (
+    '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    '<meta name="color-scheme" content="light dark"><title>How? {0}</title></head><body><main><h1>{0}</h1>{1}</main></body></html>\n'
+)
+
+
+def set_apart(app, pagename, body):
+    """Where many calculators share a page, what *How?* unfolds lies in files beside it: the script fetches one once it is unfolded, and
+    without JavaScript a link leads there.
+    """
+    if sum(len(lists) for _, _, lists in LISTS.findall(body)) <= MANY:
+        return body
+    folder = Path(app.outdir) / "_static/calculators/how"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def linked(found):
+        before, name, lists = found.groups()
+        (folder / f"{name}.html").write_text(ALONE.format(escape(CALCULATORS[name].title), lists), encoding="utf8")
+        link = "../" * pagename.count("/") + f"_static/calculators/how/{name}.html"
+        return f'{before}<p><a class="wl-apart" href="{link}">Where each of the numbers comes from</a></p>'
+
+    return LISTS.sub(linked, body)
+
+
 def load_on_pages(app, pagename, templatename, context, doctree):
     """Style sheet and script for the pages that hold a calculator."""
     if 'class="wl-calculator"' in context.get("body", ""):
+        context["body"] = set_apart(app, pagename, context["body"])
         app.add_css_file("calculators/calculators.css", priority=910)
         if live():
             app.add_js_file("calculators/calculators.js", loading_method="defer")

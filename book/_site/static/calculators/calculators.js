@@ -137,6 +137,12 @@
       if (lists.children.length > 1) wait.remove();
       else wait.textContent = failed ? `Python did not run here: ${failed}` : `No result: ${answer.error ?? "no input decides it"}.`;
     }
+    async function apart(link) {                              // that of the inputs drawn, from its file; where it does not come, the link stays
+      const answer = await fetch(link.href, { cache: "no-cache" }).catch(() => null);
+      if (!answer?.ok) return;
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (lists.contains(link)) lists.replaceChildren(...page.querySelectorAll("main > ul"));
+    }
     function told(where) {                                    // beside the field that was changed
       if (where) where.closest(".wl-field").append(state);
       if (where === null) part(".wl-result").before(state);
@@ -234,7 +240,10 @@
     updates.set(form, { update, fill, compare });
 
     part(".wl-code").addEventListener("toggle", () => { part(".wl-code pre").tabIndex = 0; });   // the theme gave none to what was folded
-    how.addEventListener("toggle", () => { if (how.open && !lists.children.length) explain(); });
+    how.addEventListener("toggle", () => {
+      const link = lists.querySelector(".wl-apart");
+      if (how.open && link) apart(link); else if (how.open && !lists.children.length) explain();
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", ({ target }) => {
       if (!target.name && !target.dataset.stops) return;      // no input of the calculator: a file, a slider of steps
