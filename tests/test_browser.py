@@ -18,7 +18,7 @@ SEEN = ENTRIES if SWEEP else {*covering({page: kinds(page) for page in ENTRIES})
 # one page leads to the first page, one stands for what is not there
 PAGES = [page for page in site_pages() if page not in ("index.html", "404.html") and (page in SEEN or page not in ENTRIES)]
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
-MOST_BYTES = 240_000  # of a page with all that it loads, compressed; the heaviest has 213,000
+MOST_BYTES = 240_000  # of a page with all that it loads, compressed; the heaviest has 232,000
 LOADED = re.compile(r'<(?:script|link)[^>]*(?:src|href)="([^"#?]*\.(?:js|css))')
 
 MEASURE = """() => {
