@@ -69,3 +69,23 @@ def browser():
         started = playwright.chromium.launch(executable_path=program, args=[chromium.OFFLINE, *chromium.QUIET])
         yield started
         started.close()
+
+
+def fresh_pages(browser, served):
+    """The body of a fixture: opens an address of the site in a fresh page, which notes requests in ``page.asked`` and errors of scripts
+    in ``page.trouble``. Pages stay open until the fixture ends.
+    """
+    contexts = []
+
+    def open_page(path, **options):
+        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
+        page = contexts[-1].new_page()
+        page.asked, page.trouble = [], []
+        page.on("request", lambda r: page.asked.append(r.url))
+        page.on("pageerror", lambda e: page.trouble.append(str(e)))
+        page.goto(served + path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -7,7 +7,7 @@ from html import unescape
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import ROOT, SITE
+from conftest import ROOT, SITE, fresh_pages
 from test_accessibility import ALL, OF_COLOUR
 
 from workloads_book.calculators.forms import CALCULATORS
@@ -29,21 +29,7 @@ HEAVY = ("lite/static/pyodide/", "_static/calculators/lib.zip", "_static/calcula
 
 @pytest.fixture(scope="module")
 def opened(browser, served):
-    """Open an address of the site in a fresh page; requests are noted in ``page.asked``. Pages stay open until the module ends."""
-    contexts = []
-
-    def open_page(path, **options):
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
-        page = contexts[-1].new_page()
-        page.asked, page.trouble = [], []
-        page.on("request", lambda r: page.asked.append(r.url))
-        page.on("pageerror", lambda e: page.trouble.append(str(e)))
-        page.goto(served + path)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
+    yield from fresh_pages(browser, served)
 
 
 def shown(page, name):

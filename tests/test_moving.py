@@ -8,7 +8,7 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-from conftest import SITE
+from conftest import SITE, fresh_pages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,21 +155,9 @@ BOX = "#calc-engine .wl-steps"
 
 @pytest.fixture
 def opened(browser, served):
-    """Open the chapter; requests for Python are noted in ``page.heavy``."""
-    contexts = []
-
-    def open_page(**options):
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
-        page = contexts[-1].new_page()
-        page.heavy, page.trouble = [], []
-        page.on("request", lambda r: page.heavy.append(r.url) if "pyodide" in r.url or "worker.mjs" in r.url else None)
-        page.on("pageerror", lambda e: page.trouble.append(str(e)))
-        page.goto(served + CHAPTER)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
+    """Open the chapter."""
+    for open_page in fresh_pages(browser, served):
+        yield lambda **options: open_page(CHAPTER, **options)
 
 
 def said(page):
@@ -198,7 +186,7 @@ def test_the_stored_run_is_stepped_by_button_key_and_slider_without_python(opene
     assert said(page) == frames[-1][0] and slider.get_attribute("aria-valuetext") == f"step {len(frames)} of {len(frames)}"
     page.keyboard.press("ArrowLeft")
     assert said(page) == frames[-2][0] and page.locator(f"{BOX} .wl-step-says").get_attribute("aria-live") == "polite"
-    assert not page.heavy and not page.trouble and not page.evaluate("location.search")
+    assert not [u for u in page.asked if "pyodide" in u or "worker.mjs" in u] and not page.trouble and not page.evaluate("location.search")
     assert page.locator("#calc-engine").get_attribute("data-shown") is None  # nothing was asked of Python
 
 
